@@ -10,7 +10,7 @@ from typing import Any
 
 from skillbelt import cli
 from skillbelt.cli.completion import TABLE
-from skillbelt.cli.helping import TOPICS
+from skillbelt.cli.help_texts import TOPICS
 from skillbelt.discovery.clients import CLIENTS
 
 ROOT = Path(__file__).parents[1]

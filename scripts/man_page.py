@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from skillbelt import __version__, cli
-from skillbelt.cli.helping import EXAMPLES, EXIT_CODES
+from skillbelt.cli.help_texts import EXAMPLES, EXIT_CODES
 
 ROOT = Path(__file__).parents[1]
 FILE = ROOT / "man" / "skillbelt.1"

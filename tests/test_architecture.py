@@ -340,7 +340,7 @@ def test_the_extra_all_holds_every_extra() -> None:
 # the part of YAML that is JSON too.
 OWN_JSON = {
     "format/yaml_fast.py", "running/programs/provided.py", "sandbox/inside/container.py",
-    "sandbox/inside/keeper.py", "sandbox/inside/launch.py", "sandbox/wasm/worker.py",
+    "sandbox/inside/portable_launch.py", "sandbox/inside/launch.py", "sandbox/wasm/worker.py",
     "testing/prelude.py", "untrusted_json.py",
 }  # fmt: skip
 

@@ -19,7 +19,7 @@ import pytest
 from skillbelt import __version__, cli
 from skillbelt.cli import COMMANDS
 from skillbelt.cli.failure import INTERRUPTED
-from skillbelt.cli.helping import EXAMPLES, GROUPS, TOPICS, suggest
+from skillbelt.cli.help_texts import EXAMPLES, GROUPS, TOPICS, suggest
 from skillbelt.errors import SkillbeltError, UsageError
 from skillbelt.settings import DEFAULTS
 from tests import needs, warm
@@ -585,7 +585,7 @@ import os, signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
 class Interrupting:
     def find_spec(self, name, path=None, target=None):
-        if name == "skillbelt.cli.helping":
+        if name == "skillbelt.cli.help_texts":
             os.kill(os.getpid(), signal.SIGINT)
 sys.meta_path.insert(0, Interrupting())
 from skillbelt.__main__ import start

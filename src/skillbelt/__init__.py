@@ -2,7 +2,7 @@
 
 Importing it is cheap and starts nothing: each name is loaded when it is first used.
 
-The public names stand once, in `_HOMES`. Type checkers read `__init__.pyi`, which
+The public names are listed once, in `_HOMES`. Type checkers read `__init__.pyi`, which
 `scripts/public_stub.py --write` makes from it: a loader that parsed the stub at run time would cost
 more than all other imports of `skillbelt list`.
 """

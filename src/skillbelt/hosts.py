@@ -201,12 +201,12 @@ def _fault(address: Address) -> str:
         (address.is_loopback, "is this machine"),
         (address.is_link_local, "is link-local"),
         (address.is_multicast, "is multicast"),
-        (_inside(address), "is in a private range"),
+        (_is_not_public(address), "is in a private range"),
     )
     return next((text for is_so, text in kinds if is_so), "")
 
 
-def _inside(address: Address) -> bool:
+def _is_not_public(address: Address) -> bool:
     if isinstance(address, IPv4Address):
         return not address.is_global or address.is_reserved
     if address in _NAT64[0]:  # the embedded IPv4 address is checked separately

@@ -5,8 +5,8 @@
     else:
         tarfile = Late("tarfile")  # cost: 3 ms, only for archives
 
-For modules that few runs of a command need. Unlike an import inside a function it stands with the
-other imports, and serves the whole module.
+For modules that few runs of a command need. Unlike an import inside a function it is written with
+the other imports, and serves the whole module.
 """
 
 from __future__ import annotations

@@ -446,7 +446,7 @@ class _Opencode:
         try:
             document = read_jsonc(data)
         except BadJson as error:
-            raise self._wrong(path, f"not valid JSON: {error}") from error
+            raise self._make_error(path, f"not valid JSON: {error}") from error
         document = self._table(path, "the document", document)
         skills = document.get("skills", {})
         if isinstance(skills, list):  # the form of OpenCode's next version
@@ -456,7 +456,7 @@ class _Opencode:
         for key, found in (("paths", self.paths), ("urls", self.urls)):
             items = skills.get(key, [])
             if not isinstance(items, list) or not all(isinstance(one, str) for one in items):
-                raise self._wrong(path, f"skills.{key} must be a list of strings")
+                raise self._make_error(path, f"skills.{key} must be a list of strings")
             found += [(source, item) for item in items]
         rules = self._rules(path, "", document)
         agents = {
@@ -484,7 +484,7 @@ class _Opencode:
             for pattern, action in self._table(path, f"{where}.{key}", named).items():
                 if action not in ("allow", "ask", "deny"):
                     at = f"{where}.{key}[{pattern!r}]"
-                    raise self._wrong(path, f"{at} must be allow, ask or deny, not {action!r}")
+                    raise self._make_error(path, f"{at} must be allow, ask or deny, not {action!r}")
                 # An allow rule for several tools is about OpenCode's own tools.
                 if key == "skill" or action != "allow":
                     patterns.pop(pattern, None)  # the last rule decides: move to the end
@@ -494,9 +494,9 @@ class _Opencode:
     def _table(self, path: str, where: str, value: object) -> dict[str, object]:
         if isinstance(value, dict):
             return value
-        raise self._wrong(path, f"{where} must be an object")
+        raise self._make_error(path, f"{where} must be an object")
 
-    def _wrong(self, path: str, what: str) -> ConfigError:
+    def _make_error(self, path: str, what: str) -> ConfigError:
         remedy = 'fix it, or leave out OpenCode with SKILLBELT_DISABLED_CLIENTS="opencode"'
         return ConfigError(f"{path}: {what}; {remedy}")
 
@@ -1175,10 +1175,10 @@ def _first_line(text: str, places: Collection[tuple[str, ...]]) -> int:
     for number, line in enumerate(text.split("\n"), 1):
         name = line.strip()
         if name.startswith("["):
-            inside = _parts(name.lstrip("["))
+            inside = _split_key(name.lstrip("["))
             found = inside
         else:
-            found = (*inside, *_parts(name))
+            found = (*inside, *_split_key(name))
         if found in places:
             return number
     return 0
@@ -1190,7 +1190,7 @@ _NAME = r"[A-Za-z0-9][A-Za-z0-9._/-]{0,199}"
 _PART = r"""\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([\w-]+))\s*(\.|.|$)"""
 
 
-def _parts(dotted: str) -> tuple[str, ...]:
+def _split_key(dotted: str) -> tuple[str, ...]:
     """Return the parts of the key that a line begins with."""
     parts: list[str] = []
     at, end = 0, "."

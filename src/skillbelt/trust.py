@@ -98,17 +98,17 @@ class Trust:
 
         A different folder at the path of a trusted one is not trusted.
         """
-        return self._covering("project", os.path.realpath(folder)) is not None
+        return self._find_covering("project", os.path.realpath(folder)) is not None
 
     def origin(self, origin: Origin) -> bool:
         """Whether the origin is a trusted one or lies below one, on the same host and port."""
-        return self._covering("origin", normal_url(origin.url)) is not None
+        return self._find_covering("origin", normal_url(origin.url)) is not None
 
     def covering(self, value: str) -> TrustEntry | None:
         """Return the entry that makes this path or URL trusted: its own, or that of a parent."""
         if "://" in value:
-            return self._covering("origin", normal_url(_url(value)))
-        return self._covering("project", os.path.realpath(value))
+            return self._find_covering("origin", normal_url(_url(value)))
+        return self._find_covering("project", os.path.realpath(value))
 
     def add(self, value: str, record: Record | None = None) -> TrustEntry:
         """Trust a folder, or an origin by its URL; an existing entry is kept as it is.
@@ -202,7 +202,7 @@ class Trust:
             if (above is None or entry.value in above) and _is_exchanged(entry)
         )
 
-    def _covering(self, kind: str, value: str) -> TrustEntry | None:
+    def _find_covering(self, kind: str, value: str) -> TrustEntry | None:
         self._reload()
         entries = self._entries
         if kind == "origin" and value:
@@ -336,7 +336,7 @@ def _is_exchanged(entry: TrustEntry) -> bool:
 
 def _diagnose_exchange(entry: TrustEntry, path: str) -> Diagnostic:
     if entry.identity:
-        message = f"{entry.value} is another folder than the one that was trusted there"
+        message = f"{entry.value} is not the folder that was trusted at this path"
     else:
         message = f"{entry.value} was trusted by its path alone, which another folder may have"
     remedy = f"look at it, then trust it again with `{trust_command(entry.value)}`"
@@ -381,7 +381,7 @@ def _normal_place(scheme: str, place: str) -> str:
     """Return host and port; "" for a user name, an escape, or an impossible port."""
     if "@" in place or "%" in place:
         return ""
-    # The colons of an IPv6 address stand in brackets.
+    # The colons of an IPv6 address are in brackets.
     end = place.find(":", place.rfind("]") + 1)
     host, digits = (place[:end], place[end + 1 :]) if end >= 0 else (place, "")
     host = host.lower() if host.isascii() else host

@@ -198,7 +198,7 @@ def test_hostile_text_does_not_reach_the_terminal(tree: Tree) -> None:
         (["install"], "needs a CLIENT"),
         (["install", "emacs"], "invalid choice: 'emacs'"),
         (["clients", "zed"], "takes no CLIENT"),
-        (["install", "windsurf", "--scope", "project"], "no file of its own for a project"),
+        (["install", "windsurf", "--scope", "project"], "no separate file for a project"),
     ],
 )
 def test_wrong_usage(tree: Tree, words: list[str], said: str) -> None:

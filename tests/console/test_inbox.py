@@ -67,7 +67,7 @@ async def test_an_answer_reaches_the_process_that_waits(belt: Runtime, kind: str
         asking = asked(elsewhere(belt), RUN)
         [id] = ids_of(await wait_for(browser))
         answer = await browser.send(f"/inbox/{id}", {"answer": kind, "reason": "not\nnow"})
-        assert answer.headers["location"] == f"/?told={kind}"
+        assert answer.headers["location"] == f"/?notice={kind}"
         settled = await get(asking)
         assert settled.answer is not None
         assert settled.answer.kind == kind
@@ -111,8 +111,8 @@ async def test_the_log_says_who_allowed_it(belt: Runtime) -> None:
 async def test_a_request_that_no_longer_waits_says_so(belt: Runtime) -> None:
     async with console(belt) as browser:
         answer = await browser.send("/inbox/none", {"answer": "once"})
-        assert answer.headers["location"] == "/?told=late"
-        assert "no longer waits" in await browser.read("/?told=late")
+        assert answer.headers["location"] == "/?notice=late"
+        assert "no longer waits" in await browser.read("/?notice=late")
 
 
 async def test_another_answer_is_refused(belt: Runtime) -> None:

@@ -76,7 +76,7 @@ async def test_a_run_that_goes_on_can_be_followed_and_stopped(belt: Runtime) -> 
         await anyio.to_thread.run_sync(until, lambda: not belt.background.poll(KEY, id).running)
         assert "stopped" in await browser.read(address)
         answer = await browser.send(f"{address}/stop", {})
-        assert answer.headers["location"].endswith("told=ended")
+        assert answer.headers["location"].endswith("notice=ended")
 
 
 async def test_a_run_is_repeated(belt: Runtime) -> None:

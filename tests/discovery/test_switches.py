@@ -161,7 +161,7 @@ def test_all_skills_by_name_take_few_tokens(skills: Tree) -> None:
 
 def test_skills_by_name_do_not_count_as_too_many(skills: Tree) -> None:
     with Runtime(skills.project, skills={"pdf": {"visible": "name"}}) as belt:
-        assert not belt._crowded(belt.available())
+        assert not belt._is_crowded(belt.available())
         assert belt.session("me", "one").call_sync("skill_load", {"skill": "pdf"}).error == ""
 
 

@@ -17,11 +17,11 @@ import pytest
 from skillbelt.errors import DiskFull, PathEscape, PermissionDenied, RunRefused, SkillbeltError
 from skillbelt.files.locks import hold, release
 from skillbelt.files.manifest import LocalFiles
-from skillbelt.fleet import packs
 from skillbelt.fleet import perform as perform_module
+from skillbelt.fleet import sent_skills
 from skillbelt.fleet.node import plain_error
-from skillbelt.fleet.packs import pack_skill
 from skillbelt.fleet.perform import NodeBench, Performed, Sent, remove_left
+from skillbelt.fleet.sent_skills import pack_skill
 from skillbelt.fleet.submit import order_of, pack_of, seal_order
 from skillbelt.objects.space import Objects
 from skillbelt.running.call import Asker, RunCall
@@ -160,8 +160,8 @@ def test_a_workspace_goes_when_it_was_not_used_for_long_but_not_during_a_run(
 def test_skills_beyond_a_number_go_unless_they_were_just_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(packs, "MAX_SKILLS", 1)
-    shelf, hashes = packs.SkillShelf(str(tmp_path / "shelf")), list[str]()
+    monkeypatch.setattr(sent_skills, "MAX_SKILLS", 1)
+    shelf, hashes = sent_skills.SentSkills(str(tmp_path / "shelf")), list[str]()
     for number in range(3):
         folder = tmp_path / f"{number}"
         folder.mkdir()
@@ -171,7 +171,7 @@ def test_skills_beyond_a_number_go_unless_they_were_just_used(
         assert shelf.find("x", hashes[-1])
         if number == 1:  # what was used in the last hour stays
             assert all(shelf.find("x", hash) for hash in hashes)
-            monkeypatch.setattr(packs, "_UNUSED_SECONDS", -1.0)
+            monkeypatch.setattr(sent_skills, "_UNUSED_SECONDS", -1.0)
     assert [bool(shelf.find("x", hash)) for hash in hashes] == [False, True, True]
 
 

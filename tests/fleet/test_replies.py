@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillbelt.errors import PermissionDenied, RunLost, RunRefused
-from skillbelt.fleet.node import _plain
+from skillbelt.fleet.node import _to_plain
 from skillbelt.fleet.perform import MissingParts, Performed
 from skillbelt.fleet.replies import NodeReply, error_of, read_reply
 from skillbelt.running.mirrors import Carried, EntryFact
@@ -50,7 +50,7 @@ def change(plain: Any, way: tuple[Any, ...], value: object) -> Any:
     return [change(one, way[1:], value) if n == way[0] else one for n, one in enumerate(plain)]
 
 
-PLAIN = _plain(DONE, "node")
+PLAIN = _to_plain(DONE, "node")
 
 
 def test_an_answer_arrives_as_it_was_sent() -> None:
@@ -62,7 +62,7 @@ def test_an_answer_arrives_as_it_was_sent() -> None:
 
 def test_a_node_that_lacks_something_ran_nothing() -> None:
     lacking = DONE._replace(lacks=MissingParts(skills=("hash",)))
-    assert not read_reply(_plain(lacking, "node")).ran
+    assert not read_reply(_to_plain(lacking, "node")).ran
 
 
 @given(st.sampled_from(places(PLAIN)), ANY)

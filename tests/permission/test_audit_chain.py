@@ -136,7 +136,7 @@ def test_a_line_that_was_added_shows(filled: AuditLog, line: bytes, at: int) -> 
 
 def test_a_record_that_is_there_twice_shows(filled: AuditLog) -> None:
     change(filled, lambda lines: lines.insert(4, lines[4]))
-    assert faults(filled)[0] == (6, "record 5 stands in the wrong place, after 5")
+    assert faults(filled)[0] == (6, "record 5 is in the wrong place, after 5")
 
 
 def test_a_file_that_is_gone_shows(log: AuditLog) -> None:

@@ -23,7 +23,7 @@ def test_the_result_names_the_reason_and_what_is_not_held(bench: Bench) -> None:
     done = bench.run("echo x")
     assert (done.sandbox, done.stdout) == ("landlock", "x\n")
     [said] = done.warnings
-    assert said.startswith(f"bubblewrap: {REASON}; held by landlock instead, without: names")
+    assert said.startswith(f"bubblewrap: {REASON}; landlock is used instead, without: names")
 
 
 def test_whoever_is_asked_is_told(bench: Bench) -> None:

@@ -411,7 +411,7 @@ def test_a_general_rule_allows_a_known_package_and_no_guess(guesses: Bench) -> N
     assert "No module named 'greet'" in result.stderr
     (said,) = (text for text in result.warnings if "greet" in text)
     assert said == (
-        "not provided: greet (not declared): it is no known package, and the rule '*' is "
+        "not provided: greet (not declared): it is not a known package, and the rule '*' is "
         "too general for a guess; allow greet itself, or run with --with greet"
     )
     own = guesses.make((Rule("run", "*", "allow"), Rule("install", "greet", "allow")))

@@ -21,11 +21,11 @@ from skillbelt.running.inputs import (
     artifact_reference,
     destination,
     open_exactly,
-    stage_inputs,
 )
 from skillbelt.running.staging import stage
 from skillbelt.running.workspace import Workspace, open_workspace
 from tests.bounds import bounds
+from tests.running.staged import stage_inputs
 from tests.running.test_workspace import KEY, mode
 from tests.tree import Tree
 
@@ -450,7 +450,7 @@ def test_no_input_replaces_another(workspace: Workspace, tmp_path: Path) -> None
         (tmp_path / name).mkdir()
         (tmp_path / name / "x.txt").write_text(name)
     both = [{"from": f"host://{tmp_path}/{name}/x.txt"} for name in ("a", "b")]
-    with pytest.raises(RunRefused, match=r"two inputs go to 'work/inputs/x\.txt'.* `to` of its"):
+    with pytest.raises(RunRefused, match=r"two inputs go to 'work/inputs/x\.txt'.* another `to`"):
         stage_inputs(workspace, both, host_roots=[str(tmp_path)])
     apart = [both[0], {**both[1], "to": "inputs/y.txt"}]
     put = stage_inputs(workspace, apart, host_roots=[str(tmp_path)])

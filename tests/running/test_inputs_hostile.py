@@ -181,13 +181,15 @@ def test_an_ordinary_user_stages_every_kind(open_tree: Tree) -> None:
 root = sys.argv[1]
 with open_workspace(root + "/state", KEY) as workspace:
     stage(workspace, Skill.from_folder(root + "/project/pdf"))
-    done = stage_inputs(workspace, [
+    inputs = Inputs(workspace, [
         {"from": f"host://{root}/project/n.txt"},
         {"from": f"host://{root}/project/pdf", "to": "work/tree"},
         {"from": f"host://{root}/project/pdf", "to": "work/tree"},
         {"from": "workspace://work/inputs/n.txt", "to": "out/n.txt"},
         {"from": "skill://pdf/SKILL.md", "mode": "link"},
     ], host_roots=[root + "/project"], remaps=False)
+    with inputs:
+        done = inputs.place()
     print([os.path.exists(os.path.join(workspace.path, each.to)) for each in done])
 """
     assert as_user(code, open_tree.root) == "[True, True, True, True, True]\n"

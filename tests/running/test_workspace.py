@@ -31,7 +31,7 @@ from skillbelt import Skill, build_manifest
 from skillbelt.errors import ConfigError, PathEscape, RunRefused
 from skillbelt.running.cleanup import clean_workspaces
 from skillbelt.files.remove import remove_tree
-from skillbelt.running.inputs import stage_inputs
+from skillbelt.running.inputs import Inputs
 from skillbelt.running.staging import stage
 from skillbelt.store import SessionKey
 from skillbelt.running.workspace import open_workspace

@@ -16,7 +16,7 @@ from skillbelt.sandbox.container.channel import ContainerChannel
 from skillbelt.sandbox.container.counters import ContainerCgroup, ContainerWatch
 from skillbelt.sandbox.container.pool import Container, ContainerPool
 from skillbelt.sandbox.container.run import ContainerRun, FrameInput, FrameOutput
-from skillbelt.sandbox.inside import container as keeper
+from skillbelt.sandbox.inside import container as first_process
 from skillbelt.sandbox.protocol import Captured, Job, Outcome
 from skillbelt.testing.sandbox_suite import Place
 
@@ -44,13 +44,13 @@ class Strange(Container):
 
 
 def frame(kind: bytes, data: bytes = b"") -> bytes:
-    body = keeper.HEADER.pack(kind, len(data)) + data
+    body = first_process.HEADER.pack(kind, len(data)) + data
     return b"\1\0\0\0" + len(body).to_bytes(4, "big") + body
 
 
-STARTED = frame(keeper.STARTED)
+STARTED = frame(first_process.STARTED)
 ENDED = {"code": 0, "cpu": 0.0, "gone": True}
-DONE = frame(keeper.DONE, json.dumps(ENDED).encode())
+DONE = frame(first_process.DONE, json.dumps(ENDED).encode())
 
 
 class Stage:
@@ -95,19 +95,19 @@ def stage(place: Place) -> Iterator[Stage]:
 
 
 def test_a_run_that_goes_well_gives_its_container_back(stage: Stage) -> None:
-    outcome = stage.outcome(frame(keeper.OUTPUT, b"a"), DONE, frame(keeper.CLEAN))
+    outcome = stage.outcome(frame(first_process.OUTPUT, b"a"), DONE, frame(first_process.CLEAN))
     assert (outcome.exit_code, outcome.stdout, outcome.left) == (0, Captured(b"a", 1), False)
     assert stage.pool.take("strange", lambda: pytest.fail("not given back"), HANG_SECONDS)
 
 
 def test_a_container_that_is_not_clean_is_not_used_again(stage: Stage) -> None:
-    assert stage.outcome(DONE, frame(keeper.UNCLEAN)).exit_code == 0
+    assert stage.outcome(DONE, frame(first_process.UNCLEAN)).exit_code == 0
     assert stage.container.ended.wait(HANG_SECONDS)
 
 
 def test_a_container_with_something_left_is_ended_before_the_result(stage: Stage) -> None:
-    left = frame(keeper.DONE, json.dumps({**ENDED, "gone": False}).encode())
-    outcome = stage.outcome(left, frame(keeper.UNCLEAN))
+    left = frame(first_process.DONE, json.dumps({**ENDED, "gone": False}).encode())
+    outcome = stage.outcome(left, frame(first_process.UNCLEAN))
     assert (outcome.exit_code, outcome.left) == (0, True)
     assert stage.container.killed.is_set()
 
@@ -116,17 +116,17 @@ def test_a_container_with_something_left_is_ended_before_the_result(stage: Stage
     "nonsense",
     [
         frame(b"?", b"what"),
-        frame(keeper.DONE, b"not json"),
-        frame(keeper.DONE, b"[]"),
-        frame(keeper.DONE, b'{"code": "x", "cpu": 0, "gone": true}'),
-        frame(keeper.DONE, b'{"code": 0, "cpu": 0}'),
-        frame(keeper.HELLO),
-        b"\1\0\0\0\xff\xff\xff\xff" + keeper.HEADER.pack(b"1", 2**31),
+        frame(first_process.DONE, b"not json"),
+        frame(first_process.DONE, b"[]"),
+        frame(first_process.DONE, b'{"code": "x", "cpu": 0, "gone": true}'),
+        frame(first_process.DONE, b'{"code": 0, "cpu": 0}'),
+        frame(first_process.HELLO),
+        b"\1\0\0\0\xff\xff\xff\xff" + first_process.HEADER.pack(b"1", 2**31),
     ],
 )
 def test_nonsense_ends_the_container(stage: Stage, nonsense: bytes) -> None:
     """It can come only from one that was broken into."""
-    outcome = stage.outcome(frame(keeper.OUTPUT, b"kept"), nonsense)
+    outcome = stage.outcome(frame(first_process.OUTPUT, b"kept"), nonsense)
     assert (outcome.exit_code, outcome.stdout.data) == (137, b"kept")
     assert stage.container.killed.is_set()
     assert stage.container.ended.wait(HANG_SECONDS)
@@ -149,7 +149,7 @@ def test_one_that_does_not_end_at_its_time_is_ended_by_the_engine(stage: Stage) 
 
 def test_a_command_that_can_not_be_probed_is_told(stage: Stage) -> None:
     with pytest.raises(SandboxUnavailable, match="cannot start the command: no folder"):
-        stage.start(frame(keeper.REFUSED, b"no folder"))
+        stage.start(frame(first_process.REFUSED, b"no folder"))
     assert stage.container.ended.wait(HANG_SECONDS)
 
 
@@ -159,10 +159,10 @@ def test_input_goes_as_far_as_it_is_taken(stage: Stage) -> None:
     running = stage.start(STARTED, stdin=data)
     got = _received(stage.theirs)
     assert got < 2**20
-    stage.theirs.sendall(frame(keeper.TAKEN, (2**17).to_bytes(4, "big")))
+    stage.theirs.sendall(frame(first_process.TAKEN, (2**17).to_bytes(4, "big")))
     more = _received(stage.theirs)
     assert 0 < more <= 2**17 + 1000
-    stage.theirs.sendall(DONE + frame(keeper.CLEAN))
+    stage.theirs.sendall(DONE + frame(first_process.CLEAN))
     assert running.wait(HANG_SECONDS) is not None
 
 
@@ -178,7 +178,7 @@ def _received(end: socket.socket) -> int:
 
 def test_nobody_reads_any_more_is_told_to_who_writes(stage: Stage) -> None:
     running = stage.start(STARTED, stdin=None)
-    stage.theirs.sendall(frame(keeper.BROKEN) + frame(keeper.OUTPUT, b"x"))
+    stage.theirs.sendall(frame(first_process.BROKEN) + frame(first_process.OUTPUT, b"x"))
     for _ in range(200):
         try:
             running.write(b"more")
@@ -188,7 +188,7 @@ def test_nobody_reads_any_more_is_told_to_who_writes(stage: Stage) -> None:
     else:
         pytest.fail("it goes on taking input")
     running.kill()
-    stage.theirs.sendall(DONE + frame(keeper.CLEAN))
+    stage.theirs.sendall(DONE + frame(first_process.CLEAN))
     assert running.wait(HANG_SECONDS) is not None
 
 

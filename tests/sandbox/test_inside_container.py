@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from skillbelt.sandbox.inside import container as keeper
+from skillbelt.sandbox.inside import container as first_process
 from skillbelt.sandbox.inside.container import HEADER, START, RunningCommand, Unstartable, clear
 from skillbelt.sandbox.inside.source import source_of
 from skillbelt.sandbox.linux import seccomp
@@ -67,7 +67,7 @@ class First:
             "temporary": ["/tmp"],
             "lock": None, "filter": seccomp.program(True, False).hex(), **fields,
         }  # fmt: skip
-        self.send(keeper.JOB, json.dumps(task).encode())
+        self.send(first_process.JOB, json.dumps(task).encode())
 
     def next(self) -> tuple[bytes, bytes]:
         """The next frame."""
@@ -92,7 +92,7 @@ class First:
     def ended(self) -> dict[str, Any]:
         """Everything up to the end of the command, by kind; and how it ended."""
         found: dict[str, Any] = {"1": b"", "2": b""}
-        while (frame := self.next())[0] != keeper.DONE:
+        while (frame := self.next())[0] != first_process.DONE:
             key = frame[0].decode()
             found[key] = found.get(key, b"") + frame[1]
         return {**found, **json.loads(frame[1])}
@@ -110,7 +110,7 @@ class First:
 @pytest.fixture
 def first() -> Iterator[First]:
     made = First()
-    assert made.next()[0] == keeper.HELLO
+    assert made.next()[0] == first_process.HELLO
     yield made
     made.close()
 
@@ -122,7 +122,7 @@ def test_it_says_what_holds_it() -> None:
     made.close()
     hello = json.loads(data)
     usr = os.stat("/usr")
-    assert kind == keeper.HELLO
+    assert kind == first_process.HELLO
     assert hello["places"][0] == [usr.st_dev, usr.st_ino]
     assert hello["Uid"].split() == ["62000"] * 4
     assert hello["NoNewPrivs"] == "1"
@@ -131,7 +131,7 @@ def test_it_says_what_holds_it() -> None:
 
 def test_it_ends_with_its_input(first: First) -> None:
     first.start("sleep", "1000")
-    assert first.next()[0] == keeper.STARTED
+    assert first.next()[0] == first_process.STARTED
     assert first.close() == 0
 
 
@@ -146,38 +146,41 @@ def test_it_ends_when_the_program_itself_does_not_come() -> None:
 def test_one_command_after_another(first: First) -> None:
     for number in range(3):
         first.start("sh", "-c", f"echo {number}; echo e >&2; exit {number}")
-        assert first.next()[0] == keeper.STARTED
+        assert first.next()[0] == first_process.STARTED
         done = first.ended()
         assert (done["code"], done["1"], done["2"]) == (number, b"%d\n" % number, b"e\n")
-        assert first.next()[0] == keeper.CLEAN
+        assert first.next()[0] == first_process.CLEAN
 
 
 def test_input_is_counted_as_it_is_taken(first: First) -> None:
     first.start("head", "-c", "5")
-    assert first.next()[0] == keeper.STARTED
-    first.send(keeper.INPUT, b"12345")
-    assert first.next() == (keeper.TAKEN, (5).to_bytes(4, "big"))
+    assert first.next()[0] == first_process.STARTED
+    first.send(first_process.INPUT, b"12345")
+    assert first.next() == (first_process.TAKEN, (5).to_bytes(4, "big"))
     assert first.ended()["1"] == b"12345"
 
 
 def test_input_that_nobody_reads_any_more_is_told(first: First) -> None:
     first.start("sh", "-c", "exec 0<&-; echo shut; sleep 1000")
-    assert [first.next()[0], first.next()[0]] == [keeper.STARTED, keeper.OUTPUT]
-    first.send(keeper.INPUT, bytes(1000))
-    assert first.next()[0] == keeper.BROKEN
-    first.send(keeper.KILL)
+    assert [first.next()[0], first.next()[0]] == [first_process.STARTED, first_process.OUTPUT]
+    first.send(first_process.INPUT, bytes(1000))
+    assert first.next()[0] == first_process.BROKEN
+    first.send(first_process.KILL)
     assert first.ended()["code"] == 137
 
 
 def test_everything_is_ended_on_demand(first: First) -> None:
     script = "trap '' TERM; (setsid sleep 1000 &); echo up; while :; do sleep 60; done"
     first.start("sh", "-c", script)
-    assert [first.next(), first.next()] == [(keeper.STARTED, b""), (keeper.OUTPUT, b"up\n")]
-    first.send(keeper.KILL)
+    assert [first.next(), first.next()] == [
+        (first_process.STARTED, b""),
+        (first_process.OUTPUT, b"up\n"),
+    ]
+    first.send(first_process.KILL)
     assert first.ended()["code"] == 128 + signal.SIGKILL
     first.start("sh", "-c", "ls /proc | grep -c '^[0-9]'")
-    assert first.next()[0] == keeper.CLEAN
-    assert first.next()[0] == keeper.STARTED
+    assert first.next()[0] == first_process.CLEAN
+    assert first.next()[0] == first_process.STARTED
     # Itself, the shell, and the two of the pipe.
     assert int(first.ended()["1"]) <= 4
 
@@ -185,15 +188,15 @@ def test_everything_is_ended_on_demand(first: First) -> None:
 def test_what_can_not_be_set_up_is_no_outcome(first: First) -> None:
     first.start("true", cwd="/no/such/folder")
     kind, data = first.next()
-    assert (kind, b"/no/such/folder" in data) == (keeper.REFUSED, True)
+    assert (kind, b"/no/such/folder" in data) == (first_process.REFUSED, True)
     first.start("true")
-    assert first.next()[0] == keeper.STARTED
+    assert first.next()[0] == first_process.STARTED
 
 
 def test_processor_time_of_everything_is_counted(first: First) -> None:
     spin = "import os, time\nif os.fork(): os.wait()\nwhile time.process_time() < 0.3: pass"
     first.start("python3", "-c", spin)
-    assert first.next()[0] == keeper.STARTED
+    assert first.next()[0] == first_process.STARTED
     assert first.ended()["cpu"] >= 0.6
 
 
@@ -215,7 +218,7 @@ while any(dead(name) for name in os.listdir("/proc") if name.isdigit()):
 print("none")
 """
     first.start("python3", "-c", code)
-    assert first.next()[0] == keeper.STARTED
+    assert first.next()[0] == first_process.STARTED
     assert first.ended()["1"] == b"none\n"
 
 

@@ -84,8 +84,8 @@ def test_it_ends_what_is_below_it_when_asked() -> None:
         assert process.wait(timeout=500) == 137
 
 
-@pytest.mark.parametrize("program", ["launch", "keeper", "bridge", "container"])
-def test_no_program_needs_the_product(program: Literal["launch", "keeper"]) -> None:
+@pytest.mark.parametrize("program", ["launch", "portable_launch", "bridge", "container"])
+def test_no_program_needs_the_product(program: Literal["launch", "portable_launch"]) -> None:
     """Its text runs where the package cannot be read."""
     tree = ast.parse(source_of(program))
     imported = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]

@@ -38,7 +38,6 @@ def test_a_named_host_is_reached_and_reported(server: Server) -> None:
     assert server.headers[0]["host"] == f"example.com:{port}"
     [seen] = told
     assert seen[:5] == ("example.com", port, "127.0.0.1", True, "")
-    assert seen.bytes_received > 5
     assert egress.connections == tuple(told)
 
 

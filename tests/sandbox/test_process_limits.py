@@ -10,7 +10,7 @@ import pytest
 
 from skillbelt.sandbox.linux.bubblewrap import LinuxSandbox
 from skillbelt.sandbox.linux.landlock import LandlockSandbox
-from skillbelt.sandbox.process.hidden import Hoard
+from skillbelt.sandbox.process.hidden_usage import HiddenUsage
 from skillbelt.sandbox.process.limits import process_limits
 from skillbelt.sandbox.process.watch import ProcessWatch
 from skillbelt.sandbox.protocol import Job, Outcome, Sandbox, run
@@ -53,7 +53,7 @@ def until_seen(monkeypatch: pytest.MonkeyPatch) -> Callable[[Sandbox, Job], Outc
     looks = threading.Semaphore(0)
     measure = ProcessWatch._measure
 
-    def look(self: ProcessWatch, pids: list[int], held: Hoard) -> str | None:
+    def look(self: ProcessWatch, pids: list[int], held: HiddenUsage) -> str | None:
         limit = measure(self, pids, held)
         looks.release()
         return limit

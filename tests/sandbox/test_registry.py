@@ -50,7 +50,7 @@ def test_auto_does_not_go_down_without_a_word(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(LinuxSandbox, "unavailable", broken)
     said = choice_of().warning
     assert said.startswith(
-        "bubblewrap: it is broken: fix it; held by landlock instead, without: names"
+        "bubblewrap: it is broken: fix it; landlock is used instead, without: names"
     )
 
 

@@ -292,8 +292,8 @@ def hearing(store: PostgresStore) -> None:
     """Wait until notifications arrive, so that looking regularly is not what helps."""
     database = store.database
     while not (database._listener and database._listener.hears):
-        with database._bells.changed:
-            database._bells.changed.wait(1)
+        with database._notifications.changed:
+            database._notifications.changed.wait(1)
 
 
 def test_a_watch_goes_on_while_nothing_can_be_heard(

@@ -13,7 +13,7 @@ from skillbelt.errors import LeaseLost
 from skillbelt.events import Event, NewEvent
 from skillbelt.store import SessionInfo, SessionKey, Store
 from skillbelt.store.memory import MemoryStore
-from skillbelt.store.notifications import Bell
+from skillbelt.store.notifications import TopicWatch
 from skillbelt.store.protocol import Lease
 from skillbelt.testing.suites import StoreConformance
 
@@ -155,7 +155,7 @@ class Unpaged(MemoryStore):
         return super().sessions(app, user) if after is None else []
 
 
-class _Silent(Bell):
+class _Silent(TopicWatch):
     """Never has news."""
 
     def wait(self, seconds: float) -> bool:
@@ -165,8 +165,8 @@ class _Silent(Bell):
 class Deaf(MemoryStore):
     """Wakes no watch."""
 
-    def watch(self, topic: str) -> Bell:
-        return _Silent(self._bells, topic)
+    def watch(self, topic: str) -> TopicWatch:
+        return _Silent(self._notifications, topic)
 
 
 class Choosy(MemoryStore):

@@ -393,7 +393,7 @@ def test_what_was_pushed_out_is_told(tree: Tree) -> None:
     session = conversation(tree, max_loaded_skills=1)
     session.call_sync("skill_load", {"skill": "pdf"})
     text = session.call_sync("skill_load", {"skill": "notes"}).text
-    assert text == "put away, the limit is reached: pdf\nloaded: notes"
+    assert text == "unloaded, because the limit is reached: pdf\nloaded: notes"
 
 
 def test_listing_page_by_page(tree: Tree) -> None:

@@ -36,7 +36,7 @@ def test_another_folder_at_a_trusted_path_is_not_trusted(trust: Trust, tmp_path:
     assert trust.covering(str(folder)) is None
     [said] = trust.exchanged(str(folder / "deep"))
     assert said.code == "trust-exchanged"
-    assert "is another folder than the one that was trusted there" in said.message
+    assert "is not the folder that was trusted at this path" in said.message
     assert f"skillbelt trust add {folder}" in said.remedy
     assert trust.exchanged(str(tmp_path / "away")) == ()
     second = trust.add(str(folder))
@@ -76,7 +76,7 @@ def test_an_exchanged_project_is_asked_for_again(tree: Tree) -> None:
     catalog = tree.catalog()
     assert not catalog.find("pdf").trusted
     assert [one.code for one in catalog.diagnostics] == ["trust-exchanged"]
-    assert "is another folder" in tree.run("trust", "list").stderr
+    assert "is not the folder that was trusted" in tree.run("trust", "list").stderr
 
 
 @pytest.mark.parametrize("by", ["project", "user"])

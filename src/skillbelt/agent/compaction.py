@@ -1,7 +1,7 @@
 """Replace the older part of a long history by a summary.
 
 Loaded skills survive, and so do those whose text was shown in this turn: the next request puts them
-into a message of their own after the system message, as for every other host.
+into a separate message after the system message, as for every other host.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 
 from skillbelt.agent.models import NONE, Model, ModelFailure, Prompt, Reply, ask_model
-from skillbelt.conversation.compaction import cut_at, find_start, tell_summary
+from skillbelt.conversation.compaction import count_bytes, cut_at, find_start, tell_summary
 from skillbelt.conversation.messages import Message
 from skillbelt.text import shorten, tokens_of_bytes
 from skillbelt.tools.schema import Tool
@@ -36,11 +36,7 @@ _INSTRUCTIONS = (
 
 def estimate_tool_tokens(tools: Sequence[Tool]) -> int:
     """Estimate the tokens of the tool definitions."""
-    return tokens_of_bytes(sum(_bytes(f"{tool.description}{tool.schema}") for tool in tools))
-
-
-def _bytes(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
+    return tokens_of_bytes(sum(count_bytes(f"{tool.description}{tool.schema}") for tool in tools))
 
 
 def find_split(messages: Sequence[Message], window_tokens: int) -> int:

@@ -1,4 +1,4 @@
-"""Forks: skills that run in a session of their own; only the result comes back."""
+"""Forks: skills that run in a separate session; only the result comes back."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def skill_to_fork(
 
 
 def wants_fork(context: AgentContext, skill: Skill) -> bool:
-    """Whether the skill asks for a session of its own, and does not run in one already."""
+    """Whether the skill asks for a separate session, and does not run in one already."""
     if skill.name == context.skill or context.depth >= context.agent.max_fork_depth:
         return False
     try:

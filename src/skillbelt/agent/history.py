@@ -156,7 +156,7 @@ class AgentContext:
         """Store an answer with the changes that its request made."""
         message: Message = {"role": "assistant", "content": reply.text}
         if reply.calls:
-            message["tool_calls"] = [_storable_call(call) for call in reply.calls]
+            message["tool_calls"] = [_make_storable(call) for call in reply.calls]
         if reply.kept is not None:
             message[KEPT] = dict(reply.kept)
         usage: dict[str, object] = reply.usage._asdict()
@@ -204,7 +204,7 @@ def repair_history(messages: Sequence[Message]) -> list[Message]:
     return made
 
 
-def _storable_call(call: Called) -> dict[str, object]:
+def _make_storable(call: Called) -> dict[str, object]:
     """Return a call as JSON; arguments that are not JSON become text."""
     given = call.arguments
     try:

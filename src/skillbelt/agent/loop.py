@@ -347,7 +347,7 @@ class Turn:
     def _keep_request(self, prompt: Prompt, purpose: str = "") -> None:
         """Record the request to the model, if recording is on.
 
-        A runner with a store of its own keeps its conversations for itself.
+        Nothing is recorded for a runner with its own store.
         """
         own = self.context.store is not self.agent.runtime.store
         if own or self.agent.model == OFFLINE or not self.context.session.gate.is_recorded:
@@ -485,7 +485,7 @@ class Turn:
     async def _fork(
         self, skill: Skill, job: PendingCall, group: CallGroup, message: str = ""
     ) -> ToolResult:
-        """Run the skill in a session of its own; pass on permission requests and usage."""
+        """Run the skill in a separate session; pass on permission requests and usage."""
         made = await self._open_fork(skill, message)
         sink = ForkSink(self._sink)
         turn = Turn(made.context, self._equip, sink, answered=self._answered, budget=self._budget)

@@ -1,4 +1,4 @@
-"""The interface of a model, independent of any provider."""
+"""The interface of a model, independent of any provider; `provider` finds models by name."""
 
 from __future__ import annotations
 
@@ -105,13 +105,13 @@ def is_deep(value: object) -> bool:
     """Whether arguments are nested too deeply for JSON readers and writers."""
     level = [value]
     for _ in range(_MAX_DEPTH):
-        level = [inner for one in level for inner in _inside(one)]
+        level = [inner for one in level for inner in _children_of(one)]
         if not level:
             return False
     return True
 
 
-def _inside(value: object) -> Iterable[object]:
+def _children_of(value: object) -> Iterable[object]:
     return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 

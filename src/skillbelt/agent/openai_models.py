@@ -1,4 +1,4 @@
-"""Models of servers with the API of OpenAI, by its package, which the `agent` extra installs."""
+"""Models on servers with the API of OpenAI, through its package (the `agent` extra)."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ MODEL_IDLE_SECONDS = 600.0
 # An answer with its reasoning and calls; far beyond the limit of any model.
 MAX_ANSWER_CHARS = 8_000_000
 OLLAMA_URL = "http://localhost:11434/v1"
-# A key of its own: the one for OpenAI must not go to another server.
+# A separate key: the one for OpenAI must not go to another server.
 COMPATIBLE_KEY = "OPENAI_COMPATIBLE_API_KEY"
 _OFFICIAL = "api.openai.com"
 # The provider packages of the extra; for the others pydantic-ai reports what is missing.
@@ -413,14 +413,14 @@ def convert_messages(messages: Sequence[Message]) -> ProviderMessages:
     for message in messages:
         role = message["role"]
         if role in _SYSTEM:
-            system.append(InstructionPart(_text(message), dynamic=bool(system)))
+            system.append(InstructionPart(_read_text(message), dynamic=bool(system)))
         elif role == "assistant":
             made.append(_convert_answer(message, names))
         else:
             part = (
                 _convert_result(message, names)
                 if role == "tool"
-                else UserPromptPart(_text(message))
+                else UserPromptPart(_read_text(message))
             )
             if made and isinstance(made[-1], ModelRequest):
                 made[-1] = ModelRequest([*made[-1].parts, part])
@@ -438,7 +438,7 @@ def _convert_answer(message: Message, names: dict[str, str]) -> ModelResponse:
             [response] = ModelMessagesTypeAdapter.validate_python([_clean_all(message[KEPT])])
             if isinstance(response, ModelResponse):
                 return response
-    text = _text(message)
+    text = _read_text(message)
     parts: list[TextPart | ToolCallPart] = [TextPart(text)] if text else []
     parts += [ToolCallPart(name, _sendable(call["arguments"]), id) for id, name, call in calls]
     return ModelResponse(parts or [TextPart("")])
@@ -478,13 +478,13 @@ def _convert_result(message: Message, names: Mapping[str, str]) -> ToolReturnPar
     call = _clean(message["tool_call_id"])
     return ToolReturnPart(
         names.get(call, "tool"),
-        _text(message),
+        _read_text(message),
         call,
         outcome="failed" if message.get("error") else "success",
     )
 
 
-def _text(message: Message) -> str:
+def _read_text(message: Message) -> str:
     content = message.get("content") or ""
     if isinstance(content, str):
         return _clean(content)

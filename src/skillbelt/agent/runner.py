@@ -82,7 +82,7 @@ def _in_thread(
 
         task, ended = self._loop().start(pump()), False
         try:
-            while (event := _next(found)) is not None:
+            while (event := _poll_event(found)) is not None:
                 yield event
             ended = True
             task.result()
@@ -98,7 +98,7 @@ def _in_thread(
     return iterate
 
 
-def _next(found: queue.SimpleQueue[AgentEvent | None]) -> AgentEvent | None:
+def _poll_event(found: queue.SimpleQueue[AgentEvent | None]) -> AgentEvent | None:
     """Return the next event; poll, so that an interrupt just before the wait is seen."""
     while True:
         with suppress(queue.Empty):

@@ -192,12 +192,12 @@ def find_faults(given: Mapping[str, object], schema: Schema) -> str:
         faults += [f"unknown argument {name[:80]!r}" for name in given if name not in known]
     for name, wanted in known.items():
         if name in given and isinstance(wanted, Mapping):
-            fault = _expected(given[name], wanted)
+            fault = _describe_mismatch(given[name], wanted)
             faults += [f"argument {name!r} must be {fault}"] if fault else []
     return "; ".join(faults[:_MAX_FAULTS])
 
 
-def _expected(value: object, schema: Mapping[str, object]) -> str:
+def _describe_mismatch(value: object, schema: Mapping[str, object]) -> str:
     """Return what the value must be; "" when it is valid."""
     named, choices = schema.get("type"), schema.get("enum")
     types = [named] if isinstance(named, str) else named if isinstance(named, list) else []
@@ -274,7 +274,7 @@ def _key(job: PendingCall) -> str:
 class ToolRunner:
     """Runs calls for one context, at most as many at a time as a session may have runs.
 
-    `fork` runs a skill in a session of its own and returns its result.
+    `fork` runs a skill in a separate session and returns its result.
     """
 
     def __init__(

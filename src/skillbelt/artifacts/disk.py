@@ -61,11 +61,11 @@ class DiskArtifacts:
                     known = Artifact(
                         name=name, version=0, size=size, sha256=sha256, mime=mime, time=time.time()
                     )
-                    return self._record_version(self._place(key, name), blob, known)
+                    return self._record_version(self._folder_of(key, name), blob, known)
 
     def find(self, key: SessionKey, name: str, version: int | None = None) -> Artifact:
         """Return the entry of a version; of the newest when none is given."""
-        folder = self._place(key, check_name(name))
+        folder = self._folder_of(key, check_name(name))
         with _convert_errors(f"artifact {name!r} cannot be read"):
             numbers = _newest_first(folder) if version is None else [version]
             for found in _records(folder, numbers, damaged=refuse_damaged):
@@ -76,7 +76,7 @@ class DiskArtifacts:
         """Open the bytes of a version for reading. The caller closes the file."""
         found = self.find(key, name, version)
         with _convert_errors(f"artifact {name!r} cannot be read"), suppress(FileNotFoundError):
-            path = f"{self._place(key, name)}/{found.version}.data"
+            path = f"{self._folder_of(key, name)}/{found.version}.data"
             handle = os.open(path, READ_FILE)
             # An empty file reserves a number that was deleted a moment ago.
             if os.fstat(handle).st_size == found.size:
@@ -103,13 +103,13 @@ class DiskArtifacts:
 
     def versions(self, key: SessionKey, name: str) -> list[Artifact]:
         """Return all existing versions, oldest first; none for a name that does not exist."""
-        folder = self._place(key, check_name(name))
+        folder = self._folder_of(key, check_name(name))
         with _convert_errors(f"artifact {name!r} cannot be read"):
             return list(_records(folder, _numbers(folder, ".json"), damaged=refuse_damaged))
 
     def delete(self, key: SessionKey, name: str) -> bool:
         """Delete every version of it; return whether there was one."""
-        folder = self._place(key, check_name(name))
+        folder = self._folder_of(key, check_name(name))
         with _convert_errors(f"artifact {name!r} cannot be deleted"):
             numbers = _numbers(folder, ".json")
             gone = list(_records(folder, numbers))
@@ -137,7 +137,7 @@ class DiskArtifacts:
         """Remove the unfinished files of processes that died."""
         folder = f"{self.folder}/new"
         for name in os.listdir(folder):
-            if _stale(f"{folder}/{name}"):
+            if _is_stale(f"{folder}/{name}"):
                 _unlink(f"{folder}/{name}")
                 _drop(self._blob(name.rpartition("-")[2]))
 
@@ -190,7 +190,7 @@ class DiskArtifacts:
             os.close(os.open(part, NEW_FILE, 0o600))
             os.rename(part, f"{folder}/{number}.data")
 
-    def _place(self, key: SessionKey, name: str) -> str:
+    def _folder_of(self, key: SessionKey, name: str) -> str:
         return f"{self.folder}/kept/{digest(*owner(key, name))}/{digest(name)}"
 
     def _folders(self, key: SessionKey) -> Iterator[str]:
@@ -287,7 +287,7 @@ def _records(
 def _list_abandoned(folder: str, claims: list[int]) -> dict[int, str]:
     """Return the numbers without a record whose writer has died, with the data's hash."""
     without = set(claims) - set(_numbers(folder, ".json"))
-    return _hashes(folder, (number for number in without if _stale(f"{folder}/{number}.data")))
+    return _hashes(folder, (number for number in without if _is_stale(f"{folder}/{number}.data")))
 
 
 def _hashes(folder: str, numbers: Iterable[int]) -> dict[int, str]:
@@ -299,7 +299,7 @@ def _hashes(folder: str, numbers: Iterable[int]) -> dict[int, str]:
     return found
 
 
-def _stale(path: str) -> bool:
+def _is_stale(path: str) -> bool:
     try:
         # Not the modification time: the data may be far older than the link.
         return os.stat(path).st_ctime < time.time() - _STALE_SECONDS

@@ -78,7 +78,7 @@ class ObjectArtifacts:
         self, key: SessionKey, name: str, data: bytes | BinaryIO, mime: str = DEFAULT_MIME
     ) -> Artifact:
         """Store the bytes, or the rest of the file, as the next version: all or nothing."""
-        folder = self._place(key, check_name(name))
+        folder = self._prefix_of(key, check_name(name))
         check_mime(mime)
         with (
             _convert_errors(f"artifact {name!r} cannot be kept"),
@@ -105,7 +105,7 @@ class ObjectArtifacts:
     def open(self, key: SessionKey, name: str, version: int | None = None) -> BinaryIO:
         """Open the bytes of a version for reading. The caller closes the file."""
         epoch, found = self._find(key, name, version)
-        blob = _Blob(self._store, _data(self._place(key, name), epoch, found.sha256), found)
+        blob = _Blob(self._store, _data(self._prefix_of(key, name), epoch, found.sha256), found)
         return io.BufferedReader(blob, _READ_AHEAD)
 
     def latest(self, key: SessionKey) -> list[Artifact]:
@@ -129,14 +129,14 @@ class ObjectArtifacts:
 
     def versions(self, key: SessionKey, name: str) -> list[Artifact]:
         """Return all existing versions, oldest first; none for a name that does not exist."""
-        folder = self._place(key, check_name(name))
+        folder = self._prefix_of(key, check_name(name))
         with _convert_errors(f"artifact {name!r} cannot be read"):
             claims = self._claims(folder)
             return [found for _, found in self._records(claims, damaged=refuse_damaged)]
 
     def delete(self, key: SessionKey, name: str) -> bool:
         """Delete every version of it; return whether there was one."""
-        folder = self._place(key, check_name(name))
+        folder = self._prefix_of(key, check_name(name))
         with _convert_errors(f"artifact {name!r} cannot be deleted"):
             claims = self._claims(folder)
             if not claims:
@@ -179,7 +179,7 @@ class ObjectArtifacts:
 
     def _find(self, key: SessionKey, name: str, version: int | None) -> tuple[int, Artifact]:
         """Return the version, and the epoch of its bytes."""
-        folder = self._place(key, check_name(name))
+        folder = self._prefix_of(key, check_name(name))
         with _convert_errors(f"artifact {name!r} cannot be read"):
             if version is None:
                 wanted = self._claims(folder)[::-1]
@@ -238,7 +238,7 @@ class ObjectArtifacts:
             with suppress(FileNotFoundError):
                 self._store.delete(path)
 
-    def _place(self, key: SessionKey, name: str) -> str:
+    def _prefix_of(self, key: SessionKey, name: str) -> str:
         return f"{self._prefix}{digest(*owner(key, name))}/{digest(name)}"
 
 

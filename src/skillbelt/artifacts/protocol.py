@@ -171,11 +171,11 @@ def chunks(data: bytes | BinaryIO) -> Iterator[bytes]:
     if isinstance(data, bytes):
         yield data
         return
-    while chunk := _piece(data):
+    while chunk := _read_chunk(data):
         yield chunk
 
 
-def _piece(file: BinaryIO) -> bytes:
+def _read_chunk(file: BinaryIO) -> bytes:
     try:
         return file.read(CHUNK)
     except OSError as error:

@@ -153,14 +153,14 @@ def _fix_once(data: bytes, folder: str) -> FixedBytes:
     if draft is None:
         return FixedBytes(data)
     meaning = _meaning(data, folder)
-    if draft.shaped and not _same(meaning, draft, folder):
+    if draft.shaped and not _keeps_meaning(meaning, draft, folder):
         return FixedBytes(data, (), (draft.shaped,))
     done = [draft.shaped] if draft.shaped else []
     dropped: list[str] = []
     for title, step in STEPS:
         wanted = draft._replace(block=step(draft.block, folder))
         if wanted.block != draft.block:
-            same = _same(meaning, wanted, folder)
+            same = _keeps_meaning(meaning, wanted, folder)
             (done if same else dropped).append(title)
             draft = wanted if same else draft
     return FixedBytes(draft.data(), tuple(done), tuple(dropped))
@@ -176,7 +176,7 @@ def _meaning(data: bytes, folder: str) -> Meaning:
     return Meaning(to_frontmatter(fields), _without_marks(data[parsed.body_offset :]))
 
 
-def _same(meaning: Meaning, draft: Draft, folder: str) -> bool:
+def _keeps_meaning(meaning: Meaning, draft: Draft, folder: str) -> bool:
     """Whether the draft has the same meaning, with `moved` in front of the body."""
     expected = meaning._replace(body=draft.moved.encode() + meaning.body)
     return _meaning(draft.data(), folder) == expected
@@ -221,7 +221,7 @@ def _close_block(draft: Draft) -> Draft:
     return draft._replace(
         block=draft.block[: ended[0]],
         after=f"---{draft.eol}{rest}{draft.after}",
-        shaped="closed the frontmatter with a line of its own",
+        shaped="closed the frontmatter with a separate line",
     )
 
 
@@ -272,12 +272,12 @@ def quote_values(block: str, folder: str) -> str:
         return block
     lines: list[str] = []
     for entry in _entries(block):
-        lines += entry.lines if _readable(entry) else _rewrite(entry)
+        lines += entry.lines if _is_valid_yaml(entry) else _rewrite(entry)
     wanted = _join(lines)
     return wanted if isinstance(strict.load(wanted), strict.LoadedYaml) else block
 
 
-def _readable(entry: KeyLines) -> bool:
+def _is_valid_yaml(entry: KeyLines) -> bool:
     if not entry.key:
         return not any(line.strip() and not line.startswith("#") for line in entry.lines)
     if any(line.startswith(("---", "...")) for line in entry.lines):
@@ -291,7 +291,7 @@ def _rewrite(entry: KeyLines) -> list[str]:
     fields = yaml_repair.read(entry.text()).fields
     if entry.key not in fields or len(fields) != 1 or _is_guess(entry, fields[entry.key]):
         return entry.lines
-    written = _pair(entry.key, fields[entry.key])
+    written = _format_pair(entry.key, fields[entry.key])
     return [*written.rstrip("\n").split("\n"), *entry.comments()] if written else entry.lines
 
 
@@ -365,7 +365,7 @@ def add_name(block: str, folder: str) -> str:
         return block
     if "name" in loaded.fields:
         return _replace_value(block, "name", folder)
-    return _pair("name", folder) + block
+    return _format_pair("name", folder) + block
 
 
 STEPS: tuple[tuple[str, Step], ...] = (
@@ -404,7 +404,7 @@ def _join(lines: list[str]) -> str:
 
 def _replace_value(block: str, key: str, value: str) -> str:
     """Replace the key's value by a text; no change where a comment would be lost."""
-    written = _pair(key, value)
+    written = _format_pair(key, value)
     lines: list[str] = []
     for entry in _entries(block):
         if entry.key == key and written and "#" not in entry.text():
@@ -414,7 +414,7 @@ def _replace_value(block: str, key: str, value: str) -> str:
     return _join(lines)
 
 
-def _pair(key: str, value: object) -> str:
+def _format_pair(key: str, value: object) -> str:
     """Return the key and value in the plainest YAML that reads back the same; "" if none does."""
     for form in _forms(key, value):
         if strict.load(form) == strict.LoadedYaml({key: value}):
@@ -496,7 +496,8 @@ def _fix(folder: int, path: str, *, dry_run: bool, unsafe: bool) -> Fixed:
     name = os.path.basename(os.path.dirname(path))
     result = fix_bytes(data, folder=name, unsafe=unsafe)
     dropped = [
-        _say_dropped(path, f"not done, as it would change the meaning: {t}") for t in result.dropped
+        _say_dropped(path, f"not done, as it would change the meaning: {step}")
+        for step in result.dropped
     ]
     fixed = Fixed(
         path=path,

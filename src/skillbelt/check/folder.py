@@ -137,7 +137,7 @@ def _check_link(entry: TreeEntry, folder: str) -> Iterator[Diagnostic]:
         message = f"the link {name!r} leads out of the skill"
         yield finding("link-outside", path, None, message)
     elif is_left_out(below(os.path.realpath(path), os.path.realpath(folder))):
-        message = f"the link {name!r} leads to what is not part of the skill"
+        message = f"the link {name!r} leads to something that is not part of the skill"
         yield finding("link-outside", path, None, message)
 
 

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 
 from skillbelt import __version__
 from skillbelt.cli.failure import INTERRUPTED, Printed, describe, describe_error, print_error
-from skillbelt.cli.helping import TOPICS, list_commands, show_examples, suggest
+from skillbelt.cli.help_texts import TOPICS, list_commands, show_examples, suggest
 from skillbelt.cli.words import clear_line, has_colours, paint_help, print_failure
 from skillbelt.errors import PermissionDenied, SkillbeltError, UsageError, closest
 from skillbelt.records import NamedTuple

@@ -98,7 +98,7 @@ def describe_request(
     details, hidden = _pick_facts(request, whole)
     if new := find_new(request, allowed):
         details.append(Fact("new", new))
-    details.append(Fact("why", f"{_why(request)}{unknown}"))
+    details.append(Fact("why", f"{_describe_requester(request)}{unknown}"))
     if always := covered(request, whole=whole):
         details.append(Fact("always", always))
     wide = max(len(fact.label) for fact in details)
@@ -157,28 +157,30 @@ def find_new(request: Request, allowed: Iterable[Request]) -> str:
     same = [one for one in allowed if (one.type, one.skill) == (request.type, request.skill)]
     if not same:
         return ""
-    words = _words(request)
+    words = _list_words(request)
     # Of equally close ones, the latest.
-    closest = max(reversed(same), key=lambda one: len(set(words) & set(_words(one))))
-    known, parts = set(_words(closest)) | _others(closest), []
+    closest = max(reversed(same), key=lambda one: len(set(words) & set(_list_words(one))))
+    known, parts = set(_list_words(closest)) | _other_facts(closest), []
     if request.hash != closest.hash:
         parts.append("the files of the skill changed")
-    parts += [f"`{text}`" for text in [" ".join(w for w in words if w not in known)] if text]
-    parts += sorted(_others(request) - known)
+    parts += [
+        f"`{text}`" for text in [" ".join(word for word in words if word not in known)] if text
+    ]
+    parts += sorted(_other_facts(request) - known)
     return ", ".join(parts) or "nothing, you allowed the same before"
 
 
-def _words(request: Request) -> list[str]:
+def _list_words(request: Request) -> list[str]:
     return [exact(word) for text in request.patterns for word in text.split()]
 
 
-def _others(request: Request) -> set[str]:
+def _other_facts(request: Request) -> set[str]:
     """Return the facts other than the patterns themselves."""
     apart = {"what", "content", "session", "command", request.type}
     return {f"{label} {value}" for label, value in facts(request) if label not in apart}
 
 
-def _why(request: Request) -> str:
+def _describe_requester(request: Request) -> str:
     who = f"the agent {one_line(request.agent)}" if request.agent else "a model"
     asked = "you asked for it" if request.initiator == "user" else f"{who} asked for it"
     origin = "" if request.trusted else ", and its origin is not trusted"

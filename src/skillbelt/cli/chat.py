@@ -29,7 +29,7 @@ from skillbelt.cli.ask import (
 from skillbelt.cli.asking import ask
 from skillbelt.cli.chat_commands import ChatCommands, show_plain
 from skillbelt.cli.failure import INTERRUPTED
-from skillbelt.cli.keyboard import Unechoed, can_ask, is_dumb, restore_all
+from skillbelt.cli.keyboard import Unechoed, can_ask, is_continued, is_dumb, restore_all
 from skillbelt.cli.live_answer import LiveAnswer
 from skillbelt.cli.mentions import ProjectFiles, Suggestion, find_mentions
 from skillbelt.cli.output import count
@@ -87,10 +87,10 @@ class _Chat:
         hello = f"model {model}; session {one_line(self.session)}; /help lists the commands"
         self.say("\n".join(self.screen.render_own(hello)) if self.screen else hello)
         for line in lines:
-            if line.strip() and not self._take(line):
+            if line.strip() and not self._take_line(line):
                 return
 
-    def _take(self, line: str) -> bool:
+    def _take_line(self, line: str) -> bool:
         """Handle the line; an interrupt stops that, a second one ends the chat."""
         with _Interrupts(self._begin_stop) as interrupts:
             try:
@@ -246,10 +246,10 @@ class _Interrupts:
 def _leave_soon() -> None:
     """End the process in a moment, even if it waits for a lock, a thread or an import."""
     # A signal handler must not start a `threading.Thread`: that takes locks that it may hold.
-    _thread.start_new_thread(_leave, ())
+    _thread.start_new_thread(_end_process, ())
 
 
-def _leave() -> None:
+def _end_process() -> None:
     time.sleep(_LEAVE_SECONDS)
     restore_all()
     os._exit(INTERRUPTED)
@@ -335,12 +335,7 @@ def _read_piped() -> Iterator[str]:
 def _read_message() -> str:
     """Read one message; a backslash at the end of a line continues it on the next."""
     lines = [input(PROMPT)]
-    while _is_continued(lines[-1]):
+    while is_continued(lines[-1]):
         lines[-1] = lines[-1][:-1]
         lines.append(input(_MORE_PROMPT))
     return "\n".join(lines)
-
-
-def _is_continued(line: str) -> bool:
-    """Whether the line ends in a backslash that no other backslash escapes."""
-    return (len(line) - len(line.rstrip("\\"))) % 2 == 1

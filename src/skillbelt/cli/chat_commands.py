@@ -70,7 +70,7 @@ class ChatCommands:
             "sessions": ChatCommand(self._sessions, "list the stored conversations"),
             "resume": ChatCommand(self._resume, "switch to one of them", "ID"),
             "continue": ChatCommand(self._continue, "continue an interrupted answer"),
-            "new": ChatCommand(self._new, "start a new conversation"),
+            "new": ChatCommand(self._begin_new, "start a new conversation"),
             "clear": ChatCommand(self._clear, "start a new one on an empty screen"),
             "compact": ChatCommand(self._compact, "replace older messages by a summary"),
             "export": ChatCommand(self._export, "save the conversation as Markdown", "[FILE]"),
@@ -110,7 +110,7 @@ class ChatCommands:
         return {"resume": self._suggest_sessions, "skills": self._suggest_skills}
 
     def _suggest_sessions(self) -> list[Suggestion]:
-        found = self._known()[:_MAX_LISTED_SESSIONS]
+        found = self._list_conversations()[:_MAX_LISTED_SESSIONS]
         return [Suggestion(name, self._title(name)) for name, _ in found]
 
     def _suggest_skills(self) -> list[Suggestion]:
@@ -190,8 +190,8 @@ class ChatCommands:
         if self._chat.document("permissions", permissions=listed):
             return
         if rows:
-            shown = [(a, f"{kind} {exact(what)}", skill) for a, kind, what, skill in rows]
-            print_table(("for", "what", "skill"), [(a, skill, what) for a, what, skill in shown])
+            shown = [(span, skill, f"{kind} {exact(what)}") for span, kind, what, skill in rows]
+            print_table(("for", "what", "skill"), shown)
         else:
             self._chat.say("you allowed nothing yet that holds for longer than one call")
         self._chat.say("`skillbelt permissions` shows the rules too, and revokes answers")
@@ -222,17 +222,20 @@ class ChatCommands:
 
     # Conversations
 
-    def _new(self, _: str) -> None:
+    def _begin_new(self, _: str) -> None:
         self._chat.session = new_session("chat")
         self._chat.document("session", session=self._chat.session)
         self._chat.say(f"session {one_line(self._chat.session)}")
 
     def _clear(self, rest: str) -> None:
         self._chat.clear()
-        self._new(rest)
+        self._begin_new(rest)
 
     def _sessions(self, _: str) -> None:
-        rows = [(name, _time(updated), self._title(name)) for name, updated in self._known()]
+        rows = [
+            (name, _time(updated), self._title(name))
+            for name, updated in self._list_conversations()
+        ]
         listed = [{"session": row[0], "last_used": row[1], "begins_with": row[2]} for row in rows]
         if self._chat.document("sessions", sessions=listed):
             return
@@ -241,7 +244,7 @@ class ChatCommands:
         else:
             self._chat.say("no conversations yet")
 
-    def _known(self) -> list[tuple[str, float]]:
+    def _list_conversations(self) -> list[tuple[str, float]]:
         """Return the conversations of the command line, newest first, without forks."""
         kept = self._chat.runner.store.sessions(CLI_SESSION[0], USER)
         names = {info.key.session for info in kept}
@@ -259,7 +262,7 @@ class ChatCommands:
         return read_title(self._messages(session))
 
     def _resume(self, wanted: str) -> None:
-        known = [name for name, _ in self._known()]
+        known = [name for name, _ in self._list_conversations()]
         found = [name for name in known if name == wanted] or [
             name for name in known if wanted and name.startswith(wanted)
         ]

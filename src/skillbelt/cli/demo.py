@@ -99,7 +99,9 @@ def run(args: argparse.Namespace) -> int:
     faults = [n for n, stage in enumerate(shown, 1) if not stage.facts.get("ok", True)]
     if args.json:
         stages = [{"title": one.title, **one.facts} for one in shown]
-        print_json({"stages": stages, "seconds": round(seconds, 1), "next": list(_next())})
+        print_json(
+            {"stages": stages, "seconds": round(seconds, 1), "next": list(_suggest_commands())}
+        )
     else:
         _end(seconds, faults)
     return 1 if faults else 0
@@ -164,11 +166,11 @@ def _belt(project: str, args: argparse.Namespace) -> Iterator[Runtime]:
         say(f"skillbelt: {settings.cache_dir} cannot be written to; nothing is cached", args)
         settings = settings._replace(cache_dir=os.path.join(folder, "cache"))
     progress = show_progress if wants_progress(args) else None
-    with Runtime(settings=settings, progress=progress, ask=_yes) as belt:
+    with Runtime(settings=settings, progress=progress, ask=_allow_once) as belt:
         yield belt
 
 
-def _yes(pending: object) -> Answer:
+def _allow_once(pending: object) -> Answer:
     return Answer("once", by="the demo")
 
 
@@ -313,7 +315,7 @@ def _forbid(belt: Runtime, project: str) -> DemoStage:
     folder = os.path.dirname(project)
     key = os.path.join(folder, "home", ".ssh", "id_ed25519")
     with _server() as (port, count_connections):
-        readable, answers = _read(key) == _SECRET, _can_connect(port)
+        readable, answers = _read(key) == _SECRET, _is_reachable(port)
         before = count_connections()
         env = {"PLACE": key, "PORT": str(port)}
         done = belt.run_sync(_SCRIPTED, _FORBIDDEN, env=env, timeout_seconds=20)
@@ -348,7 +350,7 @@ def _server() -> Iterator[tuple[int, Callable[[], int]]]:
         yield server.getsockname()[1], count_connections
 
 
-def _can_connect(port: int) -> bool:
+def _is_reachable(port: int) -> bool:
     """Whether the server is reachable outside the sandbox."""
     with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=2):
         return True
@@ -395,11 +397,11 @@ def _end(seconds: float, faults: list[int]) -> None:
     lines = [f"Stage {number} failed." for number in faults]
     for line in [*lines, f"Done in {seconds:.0f} s. Try next, in a project of yours:"]:
         print("\n".join(_wrap(line, "")))
-    for command in _next():
+    for command in _suggest_commands():
         print(f"   {command}")
 
 
-def _next() -> tuple[str, ...]:
+def _suggest_commands() -> tuple[str, ...]:
     """Return commands that work in any folder with the skills of the demo."""
     return (
         f"mkdir -p .agents && cp -r {shlex.quote(examples())} .agents/skills && skillbelt list",

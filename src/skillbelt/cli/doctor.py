@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
         _print_matrix(matrix, args)
     if args.sandbox and not matrix:
         return UNAVAILABLE
-    broken = any(d.severity == "error" for d in (*catalog.diagnostics, *ruled))
+    broken = any(one.severity == "error" for one in (*catalog.diagnostics, *ruled))
     return 1 if broken or any(list_not_stopped(results) for results in matrix.values()) else 0
 
 
@@ -163,8 +163,8 @@ def _print_sandboxes(states: Sequence[SandboxState], settings: Settings) -> None
         f"in the sandbox {used.name}" if used.level else "without a sandbox, as the settings say"
     )
     print(f"commands run {where}")
-    if registry.not_held(used):
-        print(f"  it does not enforce: {registry.not_held(used)}")
+    if registry.missing_isolation(used):
+        print(f"  it does not enforce: {registry.missing_isolation(used)}")
     _print_groups()
     for state in states:
         name = state.sandbox.name

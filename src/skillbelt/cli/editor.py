@@ -26,6 +26,7 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.shortcuts import CompleteStyle, PromptSession
 from prompt_toolkit.styles import Style
 
+from skillbelt.cli.keyboard import is_continued
 from skillbelt.cli.mentions import Suggestion
 from skillbelt.files.contain import APPEND_FILE, READ_FILE, read_handle
 from skillbelt.files.private import create_file, make_folder, replace_file
@@ -166,7 +167,7 @@ def _enter(event: KeyPressEvent) -> None:
     state, before = buffer.complete_state, buffer.document.text_before_cursor
     if state is not None and state.current_completion is not None:
         buffer.complete_state = None
-    elif buffer.document.is_cursor_at_the_end and _is_continued(before):
+    elif buffer.document.is_cursor_at_the_end and is_continued(before):
         buffer.delete_before_cursor(1)
         buffer.insert_text("\n")
     elif buffer.text.strip():
@@ -216,11 +217,6 @@ def _expects_completion() -> bool:
     """Whether a menu may come: only then is there room for it below the line."""
     text = get_app().current_buffer.document.text_before_cursor
     return bool(_COMMAND.match(text) or _FILE.search(text))
-
-
-def _is_continued(line: str) -> bool:
-    """Whether the line ends in a backslash that no other backslash escapes."""
-    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
 
 
 def _open_output() -> Output:

@@ -26,7 +26,7 @@ from skillbelt.fleet.authentication import require_token
 from skillbelt.fleet.facts import NodeFacts, differing, find_facts
 from skillbelt.fleet.join import HEAD_PORT, WORKER_PORTS, NodePlan, run_node, start_arguments
 from skillbelt.fleet.node_report import report_node
-from skillbelt.fleet.reach import PartState, check_reachable, try_part
+from skillbelt.fleet.reachability import PartState, check_reachable, try_part
 from skillbelt.objects.space import Objects
 from skillbelt.settings import Settings, load_settings
 from skillbelt.store import SessionKey, open_store

@@ -52,6 +52,11 @@ class NoLongerNeeded(Exception):
     """The question needs no answer any more."""
 
 
+def is_continued(line: str) -> bool:
+    """Whether the line ends in a backslash that no other backslash escapes."""
+    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
+
+
 def is_dumb() -> bool:
     """Whether the terminal can only print lines."""
     return os.environ.get("TERM", "dumb") in ("", "dumb")
@@ -136,18 +141,18 @@ class Menu:
 
     def rows(self) -> list[str]:
         """Return the rows as they are first drawn."""
-        return [f"{self._mark(one, '')} {one.word[:1]}  {one.label}" for one in self.choices]
+        return [f"{self._mark_of(one, '')} {one.word[:1]}  {one.label}" for one in self.choices]
 
     def marks(self, typed: str) -> str:
         """Return the codes that redraw the mark of each row and restore the cursor."""
         up = len(self.choices)
         drawn = [
-            f"\x1b7\x1b[{up - number}A\r{self._mark(one, typed)}\x1b8"
+            f"\x1b7\x1b[{up - number}A\r{self._mark_of(one, typed)}\x1b8"
             for number, one in enumerate(self.choices)
         ]
         return "".join(drawn)
 
-    def _mark(self, choice: MenuRow, typed: str) -> str:
+    def _mark_of(self, choice: MenuRow, typed: str) -> str:
         return ">" if choice.word == self.find(typed) else " "
 
 

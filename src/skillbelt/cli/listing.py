@@ -99,18 +99,21 @@ def _print_skills(
     folders = folders_of(catalog)
     rows = [
         (
-            s.name,
-            _describe_scope(s, shadowed, catalog, denied),
-            s.description,
-            folders.get(s.location, ""),
+            skill.name,
+            _describe_scope(skill, shadowed, catalog, denied),
+            skill.description,
+            folders.get(skill.location, ""),
         )
-        for s in skills
+        for skill in skills
     ]
     if not sys.stdout.isatty():
         print_table(("name", "scope", "description", "from"), rows)
         return
     head = ("name", "scope", "from", "description")
-    shown = [(a, b, d or "-", c or "(no description)") for a, b, c, d in rows]
+    shown = [
+        (name, scope, folder or "-", description or "(no description)")
+        for name, scope, description, folder in rows
+    ]
     if args.wide:
         places = [skill.location for skill in skills]
         full = [(*row, at) for row, at in zip(shown, places, strict=True)]

@@ -110,13 +110,13 @@ class LiveAnswer:
 
     def _live_lines(self, tool: _Tool) -> list[str]:
         room = self._screen.columns - 1
-        shown = [fit(f"{self._mark('…', '.')} {tool.line}", room)]
+        shown = [fit(f"{self._choose_mark('…', '.')} {tool.line}", room)]
         if not self._quiet:
             shown += [self._gutter(line, "dim") for line in tool.lines()[-_LIVE_LINES:]]
         return shown
 
     def _status(self) -> str:
-        frames = self._mark(_FRAMES, _PLAIN_FRAMES)
+        frames = self._choose_mark(_FRAMES, _PLAIN_FRAMES)
         used = self._used + self._written
         parts = [self._doing, describe_seconds(monotonic() - self._begun)]
         parts += [f"{used:,} {'token' if used == 1 else 'tokens'}"] if used else []
@@ -124,12 +124,12 @@ class LiveAnswer:
         return self._screen.style(fit(text, self._screen.columns - 1), "dim")
 
     @staticmethod
-    def _mark(mark: str, plain_mark: str) -> str:
+    def _choose_mark(mark: str, plain_mark: str) -> str:
         return mark if "utf" in (sys.stdout.encoding or "").lower() else plain_mark
 
     def _gutter(self, line: str, style: str) -> str:
         """Return a line of foreign text behind a bar, so that it cannot look like one of ours."""
-        bar = self._mark("│", "|")
+        bar = self._choose_mark("│", "|")
         room = self._screen.columns - 1 - MARGIN - 2
         text = fit(plain(line).expandtabs(4), room)
         return f"{' ' * MARGIN}{bar} {self._screen.style(text, style)}" if text else f"  {bar}"
@@ -185,7 +185,7 @@ class LiveAnswer:
     def _show_note(self, event: AgentEvent) -> None:
         match event:
             case agent.SkillCalled():
-                self._note(f"{self._mark('✓', '+')} load {one_line(event.skill)}", "green")
+                self._note(f"{self._choose_mark('✓', '+')} load {one_line(event.skill)}", "green")
             case agent.Retry():
                 self._text.drop()
                 self._doing = "asking again"
@@ -208,7 +208,7 @@ class LiveAnswer:
     def _end(self, response: ToolResponse) -> None:
         tool = self._tools.pop(response.id, None) or _Tool(one_line(response.name), "")
         good, outcome = succeeded(response), describe_outcome(response)
-        mark = self._mark("✓", "+") if good else self._mark("✗", "x")
+        mark = self._choose_mark("✓", "+") if good else self._choose_mark("✗", "x")
         tail = f": {outcome}" if outcome and response.error else f", {outcome}" if outcome else ""
         self._text.end()
         styled = self._screen.render_own(f"{mark} {tool.line}{tail}", "green" if good else "red")

@@ -111,7 +111,7 @@ def _find_target(name: str, scope: ConfigScope | None, settings: Settings) -> Cl
     path = find_file(client, scope, settings)
     if not path:
         raise UsageError(
-            f"{client.title} has no file of its own for a project; --scope user takes the "
+            f"{client.title} has no separate file for a project; --scope user takes the "
             "user's (`skillbelt mcp clients` lists the files)"
         )
     return ClientTarget(client, scope, path, _fence(scope, settings))
@@ -124,7 +124,7 @@ def _fence(scope: ConfigScope, settings: Settings) -> str:
 def _change(
     target: ClientTarget, settings: Settings, args: argparse.Namespace, words: list[str] | None
 ) -> int:
-    """Add the server, or remove it if there are no words."""
+    """Add the server with these words as its command; remove it if there are none."""
     client = target.client
     file = read_client_file(target.path, target.fence)
     document = read_settings(file.text, client.format, target.path)
@@ -235,7 +235,7 @@ def _list(settings: Settings, args: argparse.Namespace) -> int:
     if args.json:
         print_json({"clients": [one._asdict() for one in files]})
         return 0
-    rows = [(one.client, one.scope, one.state, _short(one.path, settings)) for one in files]
+    rows = [(one.client, one.scope, one.state, _shorten_path(one.path, settings)) for one in files]
     print_table(("client", "scope", "skillbelt", "file"), rows, wrap=True)
     for one in files:
         if one.problem:
@@ -302,13 +302,13 @@ def print_snippets(args: argparse.Namespace) -> None:
     for clients, snippet in group_snippets(words):
         for client in clients:
             paths = [find_file(client, scope, settings) for scope in SCOPES]
-            shown = " or ".join(one_line(_short(path, settings)) for path in paths if path)
+            shown = " or ".join(one_line(_shorten_path(path, settings)) for path in paths if path)
             print(f"{client.title}: {shown}")
         print(f"\n{_indent(snippet)}\n")
-    print("To serve at this terminal nevertheless: --stdio. To serve over HTTP: --http.")
+    print("To serve at this terminal anyway: --stdio. To serve over HTTP: --http.")
 
 
-def _short(path: str, settings: Settings) -> str:
+def _shorten_path(path: str, settings: Settings) -> str:
     project = os.path.join(settings.worktree or settings.project, "")
     home = os.path.join(settings.home, "")
     if path.startswith(project):

@@ -28,6 +28,7 @@ from skillbelt.discovery.describe import diagnostics_json
 from skillbelt.errors import ConfigError
 from skillbelt.permission.command_lines import simple_commands
 from skillbelt.permission.gate import Explanation, Gate, rule_json
+from skillbelt.permission.normal_forms import host_text, path_texts
 from skillbelt.permission.remembered import Remembered
 from skillbelt.permission.rule_files import (
     add_rule,
@@ -44,7 +45,6 @@ from skillbelt.permission.rules import (
     Request,
     Rule,
 )
-from skillbelt.permission.spelling import host_text, path_texts
 from skillbelt.permission.waiting import Pending
 from skillbelt.running.question_facts import facts
 from skillbelt.settings import load_settings
@@ -128,7 +128,7 @@ def run(args: argparse.Namespace) -> int:
     if args.skill and args.type == "skill":
         raise ConfigError("--skill needs a --type: of the type skill, SUBJECT is the skill itself")
     if args.action == "why":
-        return _why(args)
+        return _explain(args)
     if args.action == "revoke":
         return _revoke(_gate(args), args)
     if args.action == "answer":
@@ -215,7 +215,7 @@ def _location(rule: Rule) -> str:
     return "built in" if rule.source == "default" else f"{rule.source}{place}"
 
 
-def _why(args: argparse.Namespace) -> int:
+def _explain(args: argparse.Namespace) -> int:
     catalog = open_catalog(args)
     gate = Gate(catalog.settings, lambda: open_store(catalog.settings))
     found = {who: gate.explain(_request(gate, catalog, who, args)) for who in _INITIATORS}
@@ -398,7 +398,9 @@ def _pending(gate: Gate, args: argparse.Namespace) -> int:
     if args.json:
         print_json({"pending": list(map(_pending_json, waiting))})
     elif waiting:
-        rows = [(p.id, p.request.type, p.request.session, p.request.summary) for p in waiting]
+        rows = [
+            (one.id, one.request.type, one.request.session, one.request.summary) for one in waiting
+        ]
         if sys.stdout.isatty():
             moved = [(id, type, what, session) for id, type, session, what in rows]
             print_table(("id", "type", "what", "session"), moved, wrap=True, below=1)

@@ -34,7 +34,7 @@ MARGIN = 2
 FRAME_SECONDS = 0.04
 # A longer block is shown without highlighting: repeating that would take too long.
 _MAX_BLOCK_CHARS = 20_000
-# No colours of their own, so that they can be read on light and dark terminals.
+# No fixed colours, so that they can be read on light and dark terminals.
 _CODE_THEME = "ansi_dark"
 _THEME = Theme({"markdown.code": "cyan", "markdown.h1": "bold underline"})
 _LEAST_COLUMNS = 20
@@ -147,7 +147,7 @@ class Screen:
         return lines
 
     def render_own(self, text: str, style: str = "") -> list[str]:
-        """Return a line of our own, its first word in a style.
+        """Return one of our lines, with its first word in a style.
 
         If it is too long, it continues indented on the next line.
         """
@@ -266,7 +266,7 @@ def _split_blocks(text: str) -> list[str]:
 
 
 def fit(text: str, columns: int) -> str:
-    """Cut a line of our own to that many columns, with an ellipsis."""
+    """Cut one of our lines to that many columns, with an ellipsis."""
     if cell_len(text) <= columns:
         return text
     cut = Text(text)

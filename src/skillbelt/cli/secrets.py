@@ -180,12 +180,12 @@ def _forget_answers(secret: StoredSecret, settings: Settings) -> None:
     """Remove the answers about it from the list; they name its id and cover nothing now."""
     ledger = Gate(settings, lambda: open_store(settings)).ledger
     for one in ledger.all():
-        about = one.type == "secret" and _named_in(one) == secret.name
+        about = one.type == "secret" and _secret_name_of(one) == secret.name
         if about and secret.skill in ("", one.skill):
             ledger.revoke(one.id)
 
 
-def _named_in(answer: Remembered) -> str:
+def _secret_name_of(answer: Remembered) -> str:
     """Return the name of the secret that a remembered answer is about."""
     return answer.pattern.partition(" ")[0].rpartition("/")[2]
 
@@ -219,7 +219,7 @@ def _list(args: argparse.Namespace) -> int:
         }
         for one in secrets
     ]
-    missing = _missing(secrets, asking)
+    missing = _list_missing(secrets, asking)
     if args.json:
         print_json({"secrets": rows, "missing": missing})
         return 0
@@ -243,7 +243,7 @@ def _find_declaring(skills: Iterable[Skill], only: str) -> dict[str, list[str]]:
     return found
 
 
-def _missing(
+def _list_missing(
     secrets: Iterable[StoredSecret], asking: Mapping[str, list[str]]
 ) -> list[dict[str, object]]:
     """Return the declared variables of skills that are not set."""
@@ -260,7 +260,7 @@ def _find_granted(gate: Gate) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for one in gate.ledger.all():
         if one.type == "secret":
-            skills = found.setdefault(_named_in(one), [])
+            skills = found.setdefault(_secret_name_of(one), [])
             if one.skill not in skills:
                 skills.append(one.skill)
     return found

@@ -99,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
         if args.action == "delete":
             return _delete(store, key, args)
         if (info := store.find_session(key)) is None:
-            raise _missing(store, key)
+            raise _not_found(store, key)
         return (_export if args.action == "export" else _show)(store, info, args)
 
 
@@ -130,7 +130,7 @@ def _escape(text: str) -> str:
     )
 
 
-def _missing(store: OpenedStore, key: SessionKey) -> NotFound:
+def _not_found(store: OpenedStore, key: SessionKey) -> NotFound:
     known = (session_id(info.key) for info in islice(list_sessions(store), _COMPARED))
     close = get_close_matches(session_id(key), known, n=3)
     hint = f"closest: {', '.join(close)}" if close else "see `skillbelt sessions list`"
@@ -185,7 +185,8 @@ def _print_list(store: OpenedStore, found: Sequence[SessionInfo], args: argparse
         print_table(("session", "events", "last used", "begins with"), rows)
     elif args.wide:
         head = ("last used", "events", "session", "begins with")
-        print_table(head, [(c, b, a, d) for a, b, c, d in rows], wrap=True, colours=_COLOURS)
+        shown = [(used, events, name, begins) for name, events, used, begins in rows]
+        print_table(head, shown, wrap=True, colours=_COLOURS)
     else:
         now = time.time()
         short = [
@@ -285,7 +286,7 @@ def _delete(store: OpenedStore, key: SessionKey, args: argparse.Namespace) -> in
     with Runtime(settings=load_settings(args.project, config=args.config), store=store) as belt:
         deleted = belt.delete_session(key.user, key.session, app=key.app)
     if not deleted:
-        raise _missing(store, key)
+        raise _not_found(store, key)
     if args.json:
         print_json({"deleted": session_id(key)})
     else:

@@ -11,10 +11,10 @@ from skillbelt.cli.scanning import open_catalog
 from skillbelt.console.catalogue import (
     describe_skill,
     estimate_tokens,
-    find_any,
     find_problems,
     find_results,
 )
+from skillbelt.discovery.catalog import find_any
 from skillbelt.discovery.describe import clients_of, switches_json
 from skillbelt.evals.last_results import LastResult
 from skillbelt.format.skill import Skill

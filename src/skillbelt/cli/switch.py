@@ -6,7 +6,7 @@ import argparse
 
 from skillbelt.cli.output import change_options, print_json, say
 from skillbelt.cli.scanning import open_catalog
-from skillbelt.discovery.catalog import Catalog
+from skillbelt.discovery.catalog import Catalog, find_any
 from skillbelt.format.skill import Skill
 from skillbelt.settings import load_settings, switch_skills
 from skillbelt.text import one_line
@@ -24,7 +24,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write the user's settings; print what changed, and what another file decides."""
     catalog = open_catalog(args)
-    skills = [_find(catalog, name) for name in dict.fromkeys(args.names)]
+    skills = [find_any(catalog, name) for name in dict.fromkeys(args.names)]
     before = {one.name: catalog.settings.for_skill(one.name).enabled for one in skills}
     if not args.dry_run:
         _switch(args, [name for name, on in before.items() if on != args.on], catalog)
@@ -41,11 +41,6 @@ def run(args: argparse.Namespace) -> int:
     else:
         _print(changes, refused, args)
     return REFUSED if refused else 0
-
-
-def _find(catalog: Catalog, name: str) -> Skill:
-    switched_off = catalog.snapshot.disabled.get(name)
-    return switched_off[0] if switched_off else catalog.find(name)
 
 
 def _switch(args: argparse.Namespace, names: list[str], catalog: Catalog) -> None:

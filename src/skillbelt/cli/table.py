@@ -71,9 +71,9 @@ class _Table:
             return
         if any(map(str.strip, self._head)):
             titles = [Text(title, style="bold") for title in self._head[: self._shown]]
-            yield from self._place(titles)
+            yield from self._lay_out(titles)
         for row in self._rows:
-            *above, last = self._place([self._paint(n, row[n]) for n in range(self._shown)])
+            *above, last = self._lay_out([self._paint(n, row[n]) for n in range(self._shown)])
             yield from above
             yield from self._add_details(last, row)
 
@@ -83,7 +83,7 @@ class _Table:
             return Text(text, style="cyan" if number == 0 else "")
         return Text(text, style=next((known[one] for one in text.split(", ") if one in known), ""))
 
-    def _place(self, cells: Sequence[Text]) -> Iterator[Text]:
+    def _lay_out(self, cells: Sequence[Text]) -> Iterator[Text]:
         """Yield a row.
 
         A cell that is longer than its column stays whole, and the row continues below.
@@ -99,9 +99,9 @@ class _Table:
             yield from (Text.assemble(" " * start, part) for part in above)
             if cell:
                 line = Text.assemble(line, " " * (start - line.cell_len), last)
-        yield from self._place_last(line, cells[-1])
+        yield from self._lay_out_last(line, cells[-1])
 
-    def _place_last(self, line: Text, cell: Text) -> Iterator[Text]:
+    def _lay_out_last(self, line: Text, cell: Text) -> Iterator[Text]:
         start = self._starts[-1]
         if not self._look.wrap:
             cell.truncate(self._room - start, overflow="ellipsis")

@@ -12,7 +12,7 @@ from unicodedata import east_asian_width
 
 from skillbelt.text import Lazy, shorten
 
-_SAY_SECONDS = 2  # a line of progress that stands for longer says how long
+_SAY_SECONDS = 2  # a progress line that is shown for longer says for how long
 _COLOUR = Lazy(r"\x1b\[[0-9;]*m")
 _BOLD, _RED, _CYAN, _PLAIN = "\x1b[1m", "\x1b[1;31m", "\x1b[36m", "\x1b[0m"
 # The titles of a help page, and the commands and options below them.

@@ -141,7 +141,7 @@ NAV = (
 )
 
 
-class Doors(NamedTuple):
+class SignInWays(NamedTuple):
     """The ways to sign in: tokens, links, a proxy or an OpenID provider."""
 
     sign_ins: SignIns
@@ -175,14 +175,14 @@ class Console:
     def __init__(
         self,
         belt: Runtime,
-        doors: Doors,
+        sign_in_ways: SignInWays,
         *,
         hosts: ServedHosts,
         origins: Collection[str],
         listens: bool,
     ) -> None:
         self.parts = ConsoleParts(belt, listens=listens)
-        self.doors = doors
+        self.sign_in_ways = sign_in_ways
         self._hosts, self._origins = hosts, frozenset(origins)
         self._patterns = [(one.pattern, one) for one in PAGES]
         self._reads, self._changes, self._tries = Buckets(READ), Buckets(CHANGE), Buckets(SIGN_IN)
@@ -249,7 +249,10 @@ class Console:
         result = await to_thread.run_sync(_handler(page.handler), visit, limiter=self._threads())
         if isinstance(result, Response):
             return result
-        facts = {"person": session.person, "form_token": self.doors.sign_ins.form_token(session)}
+        facts = {
+            "person": session.person,
+            "form_token": self.sign_in_ways.sign_ins.form_token(session),
+        }
         draw = partial(self._draw, request, result, facts)
         return await to_thread.run_sync(draw, limiter=self._threads())
 
@@ -290,7 +293,7 @@ class Console:
 
     async def _read_form(self, request: Request, session: BrowserSession) -> Mapping[str, str]:
         form = await _read_pairs(request)
-        if not self.doors.sign_ins.accepts_form(session, form.pop("form_token", "")):
+        if not self.sign_in_ways.sign_ins.accepts_form(session, form.pop("form_token", "")):
             raise HttpRefusal("forbidden", "the form is too old; go back, reload the page, repeat")
         return form
 
@@ -303,7 +306,7 @@ class Console:
 
     def _find_session(self, request: Request) -> BrowserSession | None:
         """Return the signed-in person with their current role; HttpRefusal if they have none."""
-        rules = self.doors.access()
+        rules = self.sign_in_ways.access()
         proxy = rules.proxy
         if proxy is not None and proxy.header:
             named = request.headers.getlist(proxy.header)
@@ -311,7 +314,7 @@ class Console:
                 person = _admit(rules, named[0])
                 # No cookie: the proxy names the person in each request.
                 return BrowserSession(f"proxy {person.name}", person, 0.0)
-        found = self.doors.sign_ins.find(request.cookies.get(self.doors.cookie, ""))
+        found = self.sign_in_ways.sign_ins.find(request.cookies.get(self.sign_in_ways.cookie, ""))
         if found is None or found.word is None:
             return found
         word = found.word
@@ -321,11 +324,11 @@ class Console:
 
     def _find_oidc(self) -> OidcSignIn | None:
         """Return the sign-in at the configured provider; None without one."""
-        provider = self.doors.access().oidc
+        provider = self.sign_in_ways.access().oidc
         if provider is None:
             self._oidc = None
         elif self._oidc is None or self._oidc.provider != provider:
-            self._oidc = self.doors.open_oidc(provider)
+            self._oidc = self.sign_in_ways.open_oidc(provider)
         return self._oidc
 
     def _check_rate(self, request: Request, person: Person) -> None:
@@ -353,18 +356,18 @@ class Console:
         if not token:
             return await self._greet(request)
         # Before the rate limit: failed attempts of others must not lock out the holder of a link.
-        person = self.doors.sign_ins.use_link_token(token)
+        person = self.sign_in_ways.sign_ins.use_link_token(token)
         if person is None and not once:
             self._check_tries(request)
-            holder = self.doors.tokens.find(token)
+            holder = self.sign_in_ways.tokens.find(token)
             person = admit_holder(holder) if holder is not None else None
         if person is None:
-            told = "This link was used already." if once else "This token signs no one in."
-            return self._show_sign_in(request, told, 403)
+            notice = "This link was used already." if once else "This token signs no one in."
+            return self._show_sign_in(request, notice, 403)
         return self._welcome(request, person)
 
     def _check_tries(self, request: Request) -> None:
-        proxy, address = self.doors.access().proxy, _peer(request)
+        proxy, address = self.sign_in_ways.access().proxy, _peer(request)
         if proxy is not None:
             given = request.headers.getlist(proxy.client_header)
             address = proxy.find_client(address, given)
@@ -384,30 +387,34 @@ class Console:
         answer = RedirectResponse(begun.address, 303)
         # Not strict: the provider is another site, and redirects the browser to us.
         answer.set_cookie(
-            self.doors.flow_cookie,
+            self.sign_in_ways.flow_cookie,
             begun.cookie,
             max_age=int(FLOW_SECONDS),
             path=f"{request.scope.get('root_path', '')}/sign-in",
             httponly=True,
             samesite="lax",
-            secure=self.doors.secure,
+            secure=self.sign_in_ways.secure,
         )
         return answer
 
     async def _finish(self, request: Request, oidc: OidcSignIn) -> Response:
-        name = self.doors.flow_cookie
+        name = self.sign_in_ways.flow_cookie
         word = await oidc.finish(dict(request.query_params), request.cookies.get(name, ""))
-        rules = self.doors.access()
+        rules = self.sign_in_ways.access()
         person = _admit(rules, word.name, word.groups)
         answer = self._welcome(request, person, word.fit_cookie(rules.groups))
         path = f"{request.scope.get('root_path', '')}/sign-in"
-        answer.delete_cookie(name, path=path, httponly=True, secure=self.doors.secure)
+        answer.delete_cookie(name, path=path, httponly=True, secure=self.sign_in_ways.secure)
         return answer
 
     def _show_sign_in(
-        self, request: Request, told: str = "", status: int = 200, *, elsewhere: str = ""
+        self, request: Request, notice: str = "", status: int = 200, *, elsewhere: str = ""
     ) -> Response:
-        facts = {"told": told, "has_oidc": self._find_oidc() is not None, "elsewhere": elsewhere}
+        facts = {
+            "notice": notice,
+            "has_oidc": self._find_oidc() is not None,
+            "elsewhere": elsewhere,
+        }
         return self._draw(request, ShownPage("sign_in.html", facts, status), {})
 
     def _welcome(
@@ -417,13 +424,13 @@ class Console:
         # Not a redirect: after a link from another site it would lack the strict cookie.
         answer = self._draw(request, ShownPage("welcome.html", {}), {})
         answer.set_cookie(
-            self.doors.cookie,
-            self.doors.sign_ins.begin(person, word),
+            self.sign_in_ways.cookie,
+            self.sign_in_ways.sign_ins.begin(person, word),
             max_age=SESSION_SECONDS,
             path=request.scope.get("root_path", "") or "/",
             httponly=True,
             samesite="strict",
-            secure=self.doors.secure,
+            secure=self.sign_in_ways.secure,
         )
         return answer
 
@@ -431,15 +438,15 @@ class Console:
         if request.method != "POST":
             raise HttpRefusal("method_not_allowed", "sign out with the button")
         await self._read_form(request, session)
-        self.doors.sign_ins.end(session)
+        self.sign_in_ways.sign_ins.end(session)
         root = request.scope.get("root_path", "")
         answer = RedirectResponse(f"{root}/sign-in?left=1", 303)
         answer.delete_cookie(
-            self.doors.cookie,
+            self.sign_in_ways.cookie,
             path=root or "/",
             httponly=True,
             samesite="strict",
-            secure=self.doors.secure,
+            secure=self.sign_in_ways.secure,
         )
         return answer
 
@@ -473,7 +480,7 @@ class Console:
                 session = self._find_session(request)
         known: Mapping[str, object] = {}
         if session is not None:
-            token = self.doors.sign_ins.form_token(session)
+            token = self.sign_in_ways.sign_ins.form_token(session)
             known = {"person": session.person, "form_token": token}
         answer = self._draw(request, ShownPage("error.html", facts, status), known)
         if status == 429:

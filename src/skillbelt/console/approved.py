@@ -77,7 +77,7 @@ class ApprovedVersion(NamedTuple):
 
 def remember_approved(belt: Runtime, project: str, skill: Skill, hash: str, by: str) -> None:
     """Store this version of a skill as the one approved last."""
-    store, place = belt.store, _place(project, skill.name)
+    store, place = belt.store, _record_key(project, skill.name)
     version = {
         "hash": hash,
         "time": store.now(),
@@ -98,7 +98,7 @@ def remember_approved(belt: Runtime, project: str, skill: Skill, hash: str, by: 
 
 def find_approved(store: Store, project: str, name: str) -> ApprovedVersion | None:
     """Return the version approved last; None if none is stored."""
-    text = store.state(_place(project, name)).get(_ENTRY)
+    text = store.state(_record_key(project, name)).get(_ENTRY)
     if text is None:
         return None
     try:
@@ -109,7 +109,7 @@ def find_approved(store: Store, project: str, name: str) -> ApprovedVersion | No
 
 def list_approved(store: Store, project: str, name: str) -> list[ApprovedVersion]:
     """Return the approved versions, newest first."""
-    events = store.events(_place(project, name))
+    events = store.events(_record_key(project, name))
     found = [ApprovedVersion.read(one.data) for one in events if one.type == _ENTRY]
     return [one for one in reversed(found) if one is not None]
 
@@ -184,5 +184,5 @@ def _split_lines(text: str) -> list[str]:
     return lines if lines[-1] else lines[:-1]
 
 
-def _place(project: str, name: str) -> SessionKey:
+def _record_key(project: str, name: str) -> SessionKey:
     return SessionKey(APP, project, name)

@@ -24,12 +24,6 @@ from skillbelt.values import SKILL_FILE, Diagnostic, Manifest, SkillSettings
 _DOCUMENTS = (".md", ".txt")
 
 
-def find_any(catalog: Catalog, name: str) -> Skill:
-    """Return the skill of that name, even if it is disabled; raises SkillNotFound."""
-    switched_off = catalog.snapshot.disabled.get(name)
-    return switched_off[0] if switched_off else catalog.find(name)
-
-
 def show_document(
     catalog: Catalog,
     skill: Skill,
@@ -94,7 +88,7 @@ def estimate_tokens(skill: Skill, listing: Manifest) -> dict[str, int]:
     """Estimate the tokens of a skill: in the overview, its body, its documents."""
     sizes = {entry.path: entry.size for entry in listing.files}
     body = max(sizes.pop(SKILL_FILE, 0) - skill.body_offset, 0)
-    documents = sum(n for path, n in sizes.items() if path.lower().endswith(_DOCUMENTS))
+    documents = sum(size for path, size in sizes.items() if path.lower().endswith(_DOCUMENTS))
     return {
         "overview": tokens(f"- {skill.name}: {skill.description}\n"),
         "body": tokens_of_bytes(body),

@@ -113,7 +113,7 @@ class ReadTalk(NamedTuple):
 def read_talk(belt: Runtime, key: SessionKey) -> ReadTalk:
     """Read a conversation; HttpRefusal if there is none."""
     if key.app.startswith(_OWN):
-        raise HttpRefusal("not_found", "this is no conversation")
+        raise HttpRefusal("not_found", "this is not a conversation")
     events = belt.store.events(key)
     if not events:
         raise HttpRefusal("not_found", "there is no such conversation")
@@ -180,7 +180,7 @@ def list_points(events: Sequence[Event], moments: Sequence[Moment]) -> list[Poin
     return [
         Point(str(at), last.total, f"turn {at}: about {last.total:,} tokens")
         for at, end in enumerate(ends if turns else [], 1)
-        for last in [max((m for m in moments if m.seq < end), key=lambda m: m.seq)]
+        for last in [max((one for one in moments if one.seq < end), key=lambda one: one.seq)]
     ]
 
 
@@ -188,10 +188,10 @@ def tell_moments(events: Sequence[Event]) -> Iterator[Moment]:
     """Yield the events of a conversation, each with the tokens of all texts so far."""
     total = 0
     for event in events:
-        told = _tell(event)
-        if told is None:
+        described = _describe_event(event)
+        if described is None:
             continue
-        kind, speaker, text, calls = told
+        kind, speaker, text, calls = described
         size = tokens(text) + sum(tokens(one[1]) for one in calls)
         total += size if event.type == "message" else 0
         yield Moment(
@@ -206,7 +206,7 @@ def tell_moments(events: Sequence[Event]) -> Iterator[Moment]:
         )
 
 
-def _tell(event: Event) -> tuple[str, str, str, tuple[tuple[str, str], ...]] | None:
+def _describe_event(event: Event) -> tuple[str, str, str, tuple[tuple[str, str], ...]] | None:
     data = event.data
     if event.type == "message":
         role = str(data.get("role") or "other")

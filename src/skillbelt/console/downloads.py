@@ -25,10 +25,12 @@ def attach(file: BinaryIO, name: str, size: int | None = None) -> Response:
     }
     if size is not None:
         headers["content-length"] = str(size)
-    return StreamingResponse(_pieces(file), media_type="application/octet-stream", headers=headers)
+    return StreamingResponse(
+        _read_chunks(file), media_type="application/octet-stream", headers=headers
+    )
 
 
-def _pieces(file: BinaryIO) -> Iterator[bytes]:
+def _read_chunks(file: BinaryIO) -> Iterator[bytes]:
     with file:
         while data := file.read(_CHUNK):
             yield data

@@ -11,7 +11,6 @@ from typing import BinaryIO
 from skillbelt.console.abilities import scan_of
 from skillbelt.console.catalogue import (
     check_switch,
-    find_any,
     find_results,
     show_document,
     switch,
@@ -26,6 +25,7 @@ from skillbelt.console.sent_requests import find_request
 from skillbelt.console.skill_facts import evals_document, versions_document
 from skillbelt.console.skills import forget_answers
 from skillbelt.conversation.requests import RequestLog
+from skillbelt.discovery.catalog import find_any
 from skillbelt.discovery.describe import clients_of, skill_json
 from skillbelt.format.skill import Skill
 from skillbelt.permission.audit_events import TYPES
@@ -39,12 +39,12 @@ from skillbelt.runtime.runtime import Runtime
 from skillbelt.serving.answers import HttpRefusal
 from skillbelt.serving.endpoints import (
     ENDPOINTS,
-    MAX_PAGE,
     ApiRequest,
     Download,
     Endpoint,
     Schema,
     closed,
+    page_size,
 )
 from skillbelt.store import SessionKey
 
@@ -60,14 +60,14 @@ _ANSWERS = ("once", "conversation", "always", "reject")
 
 def list_catalog(request: ApiRequest) -> object:
     """List every skill with its client and its state, as `list --json`."""
-    belt = _unbound(request)
+    belt = _require_operator(request)
     catalog, after = belt.catalog, request.query.get("after", "")
     clients = clients_of(catalog)
     every = sorted(
         (*belt.look().values(), *(one for one, _ in catalog.snapshot.disabled.values())),
         key=lambda skill: skill.name,
     )
-    left, most = [one for one in every if one.name > after], _most(request)
+    left, most = [one for one in every if one.name > after], page_size(request)
     _, denied = judge_by_rules(belt.settings, left[:most])
     found = [
         {
@@ -126,12 +126,12 @@ def change_skill(request: ApiRequest) -> object:
     if "enabled" in body:
         check_switch(switch(belt.catalog, skill.name, body["enabled"]), skill.name)
     if body.get("forget"):
-        forget_answers(belt, skill, _who(request))
+        forget_answers(belt, skill, _name_caller(request))
     return {"name": skill.name, "enabled": belt.settings.for_skill(skill.name).enabled}
 
 
 def _find_skill(request: ApiRequest) -> tuple[Runtime, Skill]:
-    belt = _unbound(request)
+    belt = _require_operator(request)
     belt.look()
     return belt, find_any(belt.catalog, request.path["name"])
 
@@ -145,14 +145,14 @@ def add_skills(request: ApiRequest) -> object:
     """Begin to fetch a source, or a new version of a skill; nothing is installed yet."""
     belt, body = _answering(request), request.body
     if "update" in body:
-        job = begin_update(parts_of(belt), body["update"], by=_who(request))
+        job = begin_update(parts_of(belt), body["update"], by=_name_caller(request))
     else:
         names = tuple(body.get("skills", ()))
         job = begin_add(
             parts_of(belt),
             body.get("source", ""),
             scope=body.get("scope", "project"),
-            by=_who(request),
+            by=_name_caller(request),
             names=names,
         )
     return job.document()
@@ -174,27 +174,27 @@ def answer_install(request: ApiRequest) -> object:
     job.answer(
         agreed=request.body["answer"] == "go",
         chosen=request.body.get("skills", ()),
-        by=_who(request),
+        by=_name_caller(request),
     )
     return {"answered": True}
 
 
 def list_history(request: ApiRequest) -> object:
     """List the runs of every process that shares the store, the newest first."""
-    belt = _unbound(request)
+    belt = _require_operator(request)
     runs, after = RunHistory(belt.store).select(
         skill=request.query.get("skill", ""),
         state=request.query.get("state", ""),
         session=request.query.get("session", ""),
         after=request.query.get("after", ""),
-        limit=min(_most(request), 200),
+        limit=min(page_size(request), 200),
     )
     return {"runs": [one.document() for one in runs], **({"next": after} if after else {})}
 
 
 def show_history(request: ApiRequest) -> object:
     """Show one run with what it printed."""
-    history = RunHistory(_unbound(request).store)
+    history = RunHistory(_require_operator(request).store)
     run = history.find(request.path["id"])
     if run is None:
         raise HttpRefusal("not_found", "there is no such run")
@@ -204,7 +204,7 @@ def show_history(request: ApiRequest) -> object:
 def stop_history(request: ApiRequest) -> object:
     """Ask the process of a run to end it."""
     belt = _answering(request)
-    return {"stopped": RunHistory(belt.store).stop(request.path["id"], _who(request))}
+    return {"stopped": RunHistory(belt.store).stop(request.path["id"], _name_caller(request))}
 
 
 def repeat_history(request: ApiRequest) -> object:
@@ -216,7 +216,7 @@ def repeat_history(request: ApiRequest) -> object:
 
 def read_run_file(request: ApiRequest) -> object:
     """Give the bytes of a file that a run got, kept as an artifact or left in its workspace."""
-    belt = _unbound(request)
+    belt = _require_operator(request)
     found = open_file(belt, find_run(belt, request.path["id"]), request.path["name"])
     return _download(found.file, found.size)
 
@@ -224,7 +224,9 @@ def read_run_file(request: ApiRequest) -> object:
 def list_conversations(request: ApiRequest) -> object:
     """List the conversations of every user, the last used first."""
     talks, after = list_talks(
-        _unbound(request).store, request.query.get("after", ""), min(_most(request), 200)
+        _require_operator(request).store,
+        request.query.get("after", ""),
+        min(page_size(request), 200),
     )
     found = [
         {
@@ -244,7 +246,7 @@ def list_conversations(request: ApiRequest) -> object:
 
 def show_conversation(request: ApiRequest) -> object:
     """Show what was said and loaded in a conversation, and the tokens of it."""
-    belt, key = _unbound(request), _talk_key(request)
+    belt, key = _require_operator(request), _talk_key(request)
     return talk_document(belt, key)
 
 
@@ -255,8 +257,8 @@ def _talk_key(request: ApiRequest) -> SessionKey:
 
 def list_requests(request: ApiRequest) -> object:
     """List what was sent to the model in a conversation, as far as that is kept."""
-    belt, key = _unbound(request), _talk_key(request)
-    after, most = request.query.get("after", "0"), min(_most(request), 200)
+    belt, key = _require_operator(request), _talk_key(request)
+    after, most = request.query.get("after", "0"), min(page_size(request), 200)
     found = RequestLog(belt.store, key).summaries(
         after=int(after) if after.isdecimal() and len(after) < 10 else 0, limit=most
     )
@@ -267,13 +269,13 @@ def list_requests(request: ApiRequest) -> object:
 
 def show_request(request: ApiRequest) -> object:
     """Show one request to the model, and what it shares with the one before."""
-    belt, key = _unbound(request), _talk_key(request)
+    belt, key = _require_operator(request), _talk_key(request)
     return find_request(belt.store, key, request.path["number"]).document()
 
 
 def examine(request: ApiRequest) -> object:
     """Say what `doctor --json` finds, with the results of the last attacks on the sandboxes."""
-    return health_document(parts_of(_unbound(request)))
+    return health_document(parts_of(_require_operator(request)))
 
 
 def attack(request: ApiRequest) -> object:
@@ -283,21 +285,21 @@ def attack(request: ApiRequest) -> object:
 
 def list_log(request: ApiRequest) -> object:
     """List events of the audit log, the oldest first, as `log --json`; `until` goes back."""
-    belt, query = _unbound(request), request.query
+    belt, query = _require_operator(request), request.query
     events = belt.gate.audit.read(
         type=query.get("type"),
         skill=query.get("skill"),
         session=query.get("session"),
         since=_number(query, "since"),
         until=_number(query, "until"),
-        limit=_most(request),
+        limit=page_size(request),
     )
     return {"events": [event_json(one) for one in events]}
 
 
 def show_usage(request: ApiRequest) -> object:
     """Say which skills are used, how often, with what success and how long."""
-    book = parts_of(_unbound(request)).usage
+    book = parts_of(_require_operator(request)).usage
     book.start()
     complete = book.wait(USAGE_SECONDS)
     return {"skills": [one.document() for one in book.skills()], "complete": complete}
@@ -312,7 +314,7 @@ def list_inbox(request: ApiRequest) -> object:
 def answer_inbox(request: ApiRequest) -> object:
     """Answer a permission question of any project."""
     parts = parts_of(_answering(request))
-    answer = Answer(request.body["answer"], request.body.get("message", ""), _who(request))
+    answer = Answer(request.body["answer"], request.body.get("message", ""), _name_caller(request))
     if not give_answer(parts, request.path["id"], answer):
         raise HttpRefusal("not_found", "no such question waits for an answer")
     return {"answered": True}
@@ -331,11 +333,11 @@ def _describe(parts: ConsoleParts, posted: Posted) -> dict[str, object]:
     }
 
 
-def _who(request: ApiRequest) -> str:
+def _name_caller(request: ApiRequest) -> str:
     return f"http {request.holder.app}/{request.user}"
 
 
-def _unbound(request: ApiRequest) -> Runtime:
+def _require_operator(request: ApiRequest) -> Runtime:
     if request.holder.is_bound:
         raise HttpRefusal("forbidden", "this token is bound to a user or an app")
     return request.belt
@@ -344,11 +346,7 @@ def _unbound(request: ApiRequest) -> Runtime:
 def _answering(request: ApiRequest) -> Runtime:
     if not request.holder.answers:
         raise HttpRefusal("forbidden", "this token answers no permission questions")
-    return _unbound(request)
-
-
-def _most(request: ApiRequest) -> int:
-    return max(1, min(int(request.query.get("limit", MAX_PAGE)), MAX_PAGE))
+    return _require_operator(request)
 
 
 def _number(query: Mapping[str, str], name: str) -> float | None:

@@ -27,7 +27,7 @@ from skillbelt.text import one_line
 
 MAX_SHOWN = 100
 MAX_REASON_CHARS = 2_000
-_TOLD = {
+_NOTICES = {
     "once": "Allowed once.",
     "conversation": "Allowed for this conversation.",
     "always": "Allowed from now on, until the skill changes.",
@@ -74,7 +74,7 @@ def show(visit: Visit) -> ShownPage:
             "cards": cards,
             "waiting": len(waiting),
             "left_out": max(0, len(waiting) - MAX_SHOWN),
-            "told": _TOLD.get(visit.query.get("told", ""), ""),
+            "notice": _NOTICES.get(visit.query.get("notice", ""), ""),
         },
     )
 
@@ -90,7 +90,7 @@ def answer(visit: Visit) -> Response:
         f"console {visit.person.name}",
     )
     done = give_answer(visit.parts, visit.path["id"], given)
-    return visit.go_to("/", told=kind if done else "late")
+    return visit.go_to("/", notice=kind if done else "late")
 
 
 def give_answer(parts: ConsoleParts, id: str, given: Answer) -> bool:

@@ -111,13 +111,13 @@ class InstallJob:
     def answer(self, *, agreed: bool, chosen: Sequence[str] = (), by: str = "") -> None:
         """Continue, or cancel. Each state takes one answer.
 
-        A choice of skills is no answer to `ready`: the person has not yet seen what is installed.
+        A choice of skills does not answer `ready`: the person has not yet seen what is installed.
         """
         with self._lock:
             waits = self.state in ("choose", "ready") and not self._answered.is_set()
             if not waits or (chosen and self.state == "ready"):
                 raise HttpRefusal(
-                    "wrong_arguments", f"this does not wait for such an answer: {self.state}"
+                    "wrong_arguments", f"this answer is not possible in the state {self.state}"
                 )
             self._agreed, self._chosen, self.answered_by = agreed, tuple(chosen), by or self.by
             self._answered.set()
@@ -172,13 +172,13 @@ class InstallDesk:
     ) -> InstallJob:
         """Start fetching a source."""
         # A source with a password is refused; the typed text is not shown to others.
-        job = self._new(by, redact(source), scope)
+        job = self._add_job(by, redact(source), scope)
         return self._start(job, lambda: self._add(job, source, tuple(names)))
 
     def update(self, locked: LockedSkill, *, by: str) -> InstallJob:
         """Start looking for a new version of a skill."""
         scope = locked.lock.place.scope
-        job = self._new(by, locked.entry.source, scope)
+        job = self._add_job(by, locked.entry.source, scope)
         return self._start(job, lambda: self._update(job, locked))
 
     def close(self) -> None:
@@ -187,7 +187,7 @@ class InstallDesk:
             with suppress(HttpRefusal):  # it is not waiting, or was answered just now
                 job.answer(agreed=False)
 
-    def _new(self, by: str, source: str, scope: str) -> InstallJob:
+    def _add_job(self, by: str, source: str, scope: str) -> InstallJob:
         with self._lock:
             if sum(one.is_open for one in self._jobs.values()) >= MAX_OPEN:
                 raise HttpRefusal("busy", "too many installations wait for an answer; end some")

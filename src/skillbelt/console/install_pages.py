@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from skillbelt.console.catalogue import find_any
 from skillbelt.console.install_jobs import InstallDesk, InstallJob
 from skillbelt.console.parts import ConsoleParts
 from skillbelt.console.skill_facts import find_locked
 from skillbelt.console.visit import ShownPage, Visit
+from skillbelt.discovery.catalog import find_any
 from skillbelt.install.values import InstallScope
 from skillbelt.serving.answers import HttpRefusal
 
@@ -52,7 +52,7 @@ def show_all(visit: Visit) -> ShownPage:
 
 def begin(visit: Visit) -> Response:
     """Start fetching a source, or looking for a new version."""
-    by = _who(visit)
+    by = _name_visitor(visit)
     if name := visit.form.get("update", ""):
         job = begin_update(visit.parts, name, by=by)
     else:
@@ -73,9 +73,9 @@ def answer(visit: Visit) -> Response:
     if kind not in ("go", "stop"):
         raise HttpRefusal("wrong_arguments", "the answer is go or stop")
     chosen = [name for name, _ in job.choices if visit.form.get(f"skill {name}")]
-    job.answer(agreed=kind == "go", chosen=chosen, by=_who(visit))
+    job.answer(agreed=kind == "go", chosen=chosen, by=_name_visitor(visit))
     return visit.go_to(f"/install/{job.id}")
 
 
-def _who(visit: Visit) -> str:
+def _name_visitor(visit: Visit) -> str:
     return f"console {visit.person.name}"

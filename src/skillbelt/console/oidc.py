@@ -88,8 +88,8 @@ class OidcSignIn:
         """
         nonce, verifier = self._check_flow(query, cookie)
         if "error" in query:
-            told = query.get("error_description") or query["error"]
-            raise HttpRefusal("forbidden", f"the provider says: {told[:300]}")
+            message = query.get("error_description") or query["error"]
+            raise HttpRefusal("forbidden", f"the provider says: {message[:300]}")
         if query.get("iss", self.provider.issuer) != self.provider.issuer:
             raise HttpRefusal("forbidden", "the answer comes from another provider")
         if not query.get("code"):
@@ -244,7 +244,7 @@ class OidcSignIn:
         except (httpx2.HTTPError, BadJson, ValueError) as error:
             raise self._refuse(f"{address}: {type(error).__name__}") from error
         if not isinstance(found, dict):
-            raise self._refuse(f"{address} is no object")
+            raise self._refuse(f"{address} is not a JSON object")
         return found
 
     def _refuse(self, reason: str) -> HttpRefusal:

@@ -265,7 +265,7 @@ def _read_oidc(table: Mapping[str, Any] | None, path: str) -> OidcProvider | Non
         return None
     for key in ("issuer", "client_id"):
         if not table.get(key):
-            raise ConfigError(f"{path}: oidc.{key} is missing; the provider tells it")
+            raise ConfigError(f"{path}: oidc.{key} is missing; ask the provider for it")
     issuer, scopes = table["issuer"], table.get("scopes", list(_SCOPES))
     if not is_safe_address(issuer):
         raise ConfigError(f"{path}: oidc.issuer takes an https address, not {issuer!r}")

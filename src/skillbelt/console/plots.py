@@ -147,21 +147,21 @@ def list_ticks(most: float) -> list[float]:
     return [at * step for at in range(max(math.ceil(most / step), 1) + 1)]
 
 
-def _place(value: float, ticks: Sequence[float], floor: float) -> float:
+def _height_of(value: float, ticks: Sequence[float], floor: float) -> float:
     return floor - value / ticks[-1] * (floor - _TOP)
 
 
 def _grid(ticks: Sequence[float], floor: float) -> str:
     return "".join(
         f'<line class="{"grid" if value else "axis"}" x1="0" x2="100%" y1="{y:.1f}" y2="{y:.1f}"/>'
-        for value, y in ((one, _place(one, ticks, floor)) for one in ticks)
+        for value, y in ((one, _height_of(one, ticks, floor)) for one in ticks)
     )
 
 
 def _with_scale(ticks: Sequence[float], floor: float, picture: Markup) -> Markup:
     """Return a plot with its scale at the left, where no bar covers it."""
     figures = "".join(
-        f'<text x="100%" y="{_place(one, ticks, floor) + 4:.1f}" text-anchor="end">'
+        f'<text x="100%" y="{_height_of(one, ticks, floor) + 4:.1f}" text-anchor="end">'
         f"{show_short(one)}</text>"
         for one in ticks
     )

@@ -30,7 +30,7 @@ STATES = ("running", "ok", "failed")
 MAX_TEXT_BYTES = 512 * 2**10
 # The steps that matter most: waiting for a person, and the command itself.
 _KINDS = {"ask": "asks", "run": "runs"}
-_TOLD = {
+_NOTICES = {
     "stopped": "The process was asked to end the run.",
     "ended": "That run has ended already.",
     "again": "Started again. If it needs a permission, the question is in the inbox.",
@@ -56,7 +56,7 @@ def show_all(visit: Visit) -> ShownPage:
             "session": session,
             "states": STATES,
             "older": older if after else "",
-            "told": _TOLD.get(visit.query.get("told", ""), ""),
+            "notice": _NOTICES.get(visit.query.get("notice", ""), ""),
         },
     )
 
@@ -84,7 +84,7 @@ def show_one(visit: Visit) -> ShownPage:
             "timeline": draw_timeline(spans, "How long each step took", show_duration)
             if spans
             else "",
-            "told": _TOLD.get(visit.query.get("told", ""), ""),
+            "notice": _NOTICES.get(visit.query.get("notice", ""), ""),
             "why_not_again": why_not_again(visit.parts.belt, run),
         },
     )
@@ -94,13 +94,13 @@ def stop(visit: Visit) -> Response:
     """Ask the process of a run to end it."""
     run = _find(visit)
     done = RunHistory(visit.parts.belt.store).stop(run.id, f"console {visit.person.name}")
-    return visit.go_to(f"/runs/{run.id}", told="stopped" if done else "ended")
+    return visit.go_to(f"/runs/{run.id}", notice="stopped" if done else "ended")
 
 
 def repeat(visit: Visit) -> Response:
     """Run the command again, as the user, with the permissions that it needs now."""
     start_again(visit.parts.belt, _find(visit))
-    return visit.go_to("/runs", told="again")
+    return visit.go_to("/runs", notice="again")
 
 
 def start_again(belt: Runtime, run: PastRun) -> None:
@@ -125,11 +125,11 @@ def start_again(belt: Runtime, run: PastRun) -> None:
 def why_not_again(belt: Runtime, run: PastRun) -> str:
     """Return the reason why a run cannot be repeated here; "" if it can."""
     if run.state == "running":
-        return "it goes on"
+        return "it is still running"
     if run.project != belt.settings.project:
-        return "it is of another project"
+        return "it belongs to another project"
     if run.skill not in belt.catalog.snapshot:
-        return "its skill is not there"
+        return "its skill is not available here"
     if len(run.session.split("/")) != 3:
         return "it belongs to no conversation"
     try:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from skillbelt.console.app import Console, Doors
+from skillbelt.console.app import Console, SignInWays
 from skillbelt.console.endpoints import ALL_ENDPOINTS as ALL_ENDPOINTS
 from skillbelt.console.people import (
     OidcProvider,
@@ -97,7 +97,7 @@ def build_console(
     named = [f"{scheme}://{one}" for one in _lower(served.hosts) for scheme in ("http", "https")]
     console = Console(
         belt,
-        Doors(
+        SignInWays(
             sign_ins=sign_ins,
             tokens=tokens,
             access=served.access,
@@ -167,7 +167,7 @@ async def serve_with_console(
 def _shared_sign_ins(store: Store, tokens: TokenBook) -> SignIns:
     """Return the sign-ins that servers with the same store and tokens share.
 
-    The digests of tokens may be in a file that others can read, so they alone are no key.
+    The digests of tokens may be in a file that others can read, so they do not suffice as a key.
     """
     secret = hmac.new(_shared_key(store), b"console\0" + tokens.secret, hashlib.sha256)
     return SignIns(secret.digest())

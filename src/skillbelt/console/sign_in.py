@@ -16,6 +16,7 @@ from collections.abc import Container
 from typing import Any, NamedTuple, cast
 
 from skillbelt.console.people import ROLES, Person, Role
+from skillbelt.serving.tokens import hash_token
 from skillbelt.untrusted_json import BadJson, read_json
 
 COOKIE = "skillbelt_console"
@@ -100,13 +101,13 @@ class SignIns:
         """Return a token for one sign-in as this person, within ten minutes."""
         token = secrets.token_urlsafe(32)
         with self._lock:
-            self._links[_digest(token)] = person, now() + _LINK_SECONDS
+            self._links[hash_token(token)] = person, now() + _LINK_SECONDS
         return token
 
     def use_link_token(self, token: str) -> Person | None:
         """Return the person for a link token, and invalidate it."""
         with self._lock:
-            person, until = self._links.pop(_digest(token), (None, 0.0))
+            person, until = self._links.pop(hash_token(token), (None, 0.0))
         return person if now() < until else None
 
     def begin(self, person: Person, word: ProviderWord | None = None) -> str:
@@ -146,7 +147,3 @@ class SignIns:
 def now() -> float:
     """Return the time in Unix seconds."""
     return time.time()
-
-
-def _digest(token: str) -> str:
-    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()

@@ -18,7 +18,6 @@ from skillbelt.console.abilities import (
 from skillbelt.console.approved import compare_files, find_approved, list_approved, read_files
 from skillbelt.console.catalogue import (
     check_switch,
-    find_any,
     read_cases,
     show_document,
     switch,
@@ -27,6 +26,7 @@ from skillbelt.console.downloads import attach, is_text
 from skillbelt.console.markdown import render_markdown
 from skillbelt.console.skill_facts import find_locked, measure_route
 from skillbelt.console.visit import ShownPage, Visit
+from skillbelt.discovery.catalog import find_any
 from skillbelt.discovery.describe import clients_of
 from skillbelt.errors import SkillbeltError
 from skillbelt.evals.last_results import last_results
@@ -41,7 +41,7 @@ from skillbelt.values import SKILL_FILE
 
 PAGE = 50
 MAX_TEXT_BYTES = 512 * 2**10
-_TOLD = {
+_NOTICES = {
     "enabled": "Enabled.",
     "disabled": "Disabled: models, commands and servers no longer get it.",
     "revoked": "What was approved for this skill is forgotten.",
@@ -72,7 +72,7 @@ def show_all(visit: Visit) -> ShownPage:
         found = [one for one in belt.search(words, PAGE) if one.strength != "noise"]
         rows = [
             row._replace(
-                reason=_tell_reason(one),
+                reason=_describe_match(one),
                 strength=one.strength,
             )
             for one, row in zip(
@@ -88,7 +88,7 @@ def show_all(visit: Visit) -> ShownPage:
     return ShownPage("skills.html", _facts(visit, rows, "", len(chosen), start))
 
 
-def _tell_reason(result: Result) -> str:
+def _describe_match(result: Result) -> str:
     """Return where a search matched; "" if the row shows that anyway."""
     found = result.snippet.strip("… ")
     return result.field if found in result.skill.description else f"{result.field}: {found}"
@@ -202,7 +202,7 @@ def show_one(visit: Visit) -> ShownPage:
             "use": use.document() if use else None,
             "scanned": scanned,
             "abilities": describe_abilities(scanned),
-            "told": _TOLD.get(visit.query.get("told", ""), ""),
+            "notice": _NOTICES.get(visit.query.get("notice", ""), ""),
             **_describe_versions(visit, skill, str(document["hash"])),
             "cases": cases,
             "results": results,
@@ -267,10 +267,10 @@ def change(visit: Visit) -> Response:
     if what in ("enable", "disable"):
         catalog = visit.parts.belt.catalog
         check_switch(switch(catalog, skill.name, what == "enable"), skill.name)
-        return visit.go_to(f"/skills/{skill.name}", told=f"{what}d")
+        return visit.go_to(f"/skills/{skill.name}", notice=f"{what}d")
     if what == "revoke":
         forget_answers(visit.parts.belt, skill, f"console {visit.person.name}")
-        return visit.go_to(f"/skills/{skill.name}", told="revoked")
+        return visit.go_to(f"/skills/{skill.name}", notice="revoked")
     raise HttpRefusal("wrong_arguments", "the change is enable, disable or revoke")
 
 

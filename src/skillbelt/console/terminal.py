@@ -23,7 +23,7 @@ def render_output(parts: Iterable[tuple[str, str]]) -> Markup:
 
 
 def _render(stream: str, text: str) -> Markup:
-    made = Markup("").join(_pieces(_keep_last(text)))
+    made = Markup("").join(_render_pieces(_keep_last(text)))
     return Markup('<span class="err">{}</span>').format(made) if stream == "stderr" else made
 
 
@@ -33,18 +33,18 @@ def _keep_last(text: str) -> str:
     return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines)
 
 
-def _pieces(text: str) -> Iterator[Markup]:
+def _render_pieces(text: str) -> Iterator[Markup]:
     classes: set[str] = set()
     at = 0
     for found in _SEQUENCE.finditer(text):
-        yield _dress(text[at : found.start()], classes)
+        yield _render_span(text[at : found.start()], classes)
         at = found.end()
         if found[2] == "m":
             classes = _change(classes, found[1] or "0")
-    yield _dress(text[at:], classes)
+    yield _render_span(text[at:], classes)
 
 
-def _dress(text: str, classes: set[str]) -> Markup:
+def _render_span(text: str, classes: set[str]) -> Markup:
     if not text:
         return Markup("")
     shown = show_plain(text)

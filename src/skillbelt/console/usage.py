@@ -60,12 +60,12 @@ def list_days(book: UsageBook) -> tuple[list[PlotBar], list[PlotBar]]:
         loads, runs, failed = book.day(day.strftime("%Y-%m-%d"))
         label, date = f"{day.day} {day:%b}", f"{day:%a} {day.day} {day:%b %Y}"
         loaded.append(PlotBar(label, (loads,), f"{date}: {show_count(loads, 'load')}"))
-        told = f"{date}: {show_count(runs, 'run')}, {failed} failed"
-        ran.append(PlotBar(label, (runs - failed, failed), told))
+        title = f"{date}: {show_count(runs, 'run')}, {failed} failed"
+        ran.append(PlotBar(label, (runs - failed, failed), title))
     return loaded, ran
 
 
 def _draw(one: Mapping[str, Any], most: float) -> Markup:
-    told = f"{one['loads']} loads, {one['runs']} runs, {one['failed']} failed"
+    title = f"{one['loads']} loads, {one['runs']} runs, {one['failed']} failed"
     parts = (one["loads"], one["runs"] - one["failed"], one["failed"])
-    return draw_share(parts, ("f1", "f2", "fb"), most, told)
+    return draw_share(parts, ("f1", "f2", "fb"), most, title)

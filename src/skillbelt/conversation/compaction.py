@@ -214,10 +214,13 @@ def estimate_tokens(messages: Sequence[Message]) -> int:
 
 def _message_bytes(message: Message) -> int:
     calls = message.get("tool_calls")
-    return _bytes(str(message.get("content") or "")) + (_bytes(str(calls)) if calls else 0)
+    return count_bytes(str(message.get("content") or "")) + (
+        count_bytes(str(calls)) if calls else 0
+    )
 
 
-def _bytes(text: str) -> int:
+def count_bytes(text: str) -> int:
+    """Return the bytes of a text in UTF-8."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
 
 

@@ -78,10 +78,10 @@ def materialize(
     `landed` names the tool call whose answer first held a skill's body (`name`), one of its
     documents (`name#path`) or all of them (`name#*`); an empty id means that no answer did. A skill
     it does not name is put into the last answer to a loading call for it. Texts that have no answer
-    in this history go into one message of their own after the system message; `context` makes its
+    in this history go into one separate message after the system message; `context` makes its
     text from the blocks, "" for none.
     """
-    result = _without_ours(messages)
+    result = _remove_fallback(messages)
     materials = sorted(loaded, key=_FIRST)
     homes: dict[str, int | None] = dict.fromkeys(map(_FIRST, materials))
     found = _loading_calls(result)
@@ -92,8 +92,8 @@ def materialize(
     taken: set[int | None] = set() if in_system else {*homes.values()}
     left = [] if in_system else materials
     if len(taken) == len(materials) and "#" not in "".join(landed):
-        left = _put_alone(result, materials, homes)
-    places = _places(left, homes, _calls(found, result, landed), landed) if left else {}
+        left = _replace_stubs(result, materials, homes)
+    places = _assign_blocks(left, homes, _calls(found, result, landed), landed) if left else {}
     _mark_unloaded(result, skills, homes, taken.union(places), landed)
     _put_blocks(result, places)
     _put_note(result, note)
@@ -123,7 +123,7 @@ def _with_documents(parts: list[str], docs: Sequence[tuple[str, str]]) -> str:
         return "\n\n".join(parts)
     named, paths = len(parts) - 1, []
     for path, text in docs:
-        # A file name may contain a line break; it must not forge a line of its own.
+        # A file name may contain a line break; it must not forge a separate line.
         path = _line(path)
         paths.append(path)
         parts += ("[Doc] " + path, text)
@@ -140,7 +140,7 @@ def unloaded_line(name: str) -> str:
     return f"unloaded since: {name} (load it again if it is needed)"
 
 
-def _without_ours(messages: Sequence[Message]) -> list[Message]:
+def _remove_fallback(messages: Sequence[Message]) -> list[Message]:
     """Remove a fallback message of an earlier request, if the host kept it."""
     result = list(messages)
     for index in range(_head(result) - 1, -1, -1):
@@ -283,7 +283,7 @@ def _home(
     return None
 
 
-def _put_alone(
+def _replace_stubs(
     messages: list[Message], materials: Sequence[Material], homes: Mapping[str, int | None]
 ) -> list[Material]:
     """Replace each answer that is only a stub by its skill; return the remaining skills.
@@ -302,7 +302,7 @@ def _put_alone(
     return left
 
 
-def _places(
+def _assign_blocks(
     materials: Sequence[Material],
     homes: Mapping[str, int | None],
     calls: _Calls,
@@ -377,20 +377,20 @@ def _part(text: str) -> Message:
     return {"type": "text", "text": text}
 
 
-def _text(part: object) -> str:
+def _part_text(part: object) -> str:
     text = part.get("text") if isinstance(part, Mapping) else part
     return text if isinstance(text, str) else ""
 
 
-def _whole(message: Message) -> str:
+def _full_text(message: Message) -> str:
     content = message.get("content") or ""
     if isinstance(content, str):
         return content
-    return "\n".join(map(_text, content))
+    return "\n".join(map(_part_text, content))
 
 
 def _lines(message: Message) -> list[str]:
-    return _whole(message).split("\n")
+    return _full_text(message).split("\n")
 
 
 def _amend(messages: list[Message], index: int, names: Container[str], text: str) -> None:
@@ -401,7 +401,7 @@ def _amend(messages: list[Message], index: int, names: Container[str], text: str
         changed = text if _is_stub(content, names) else _append_text(content, names, text)
     else:
         part = _part(text)
-        kept = [each for each in content if each != part and not _is_stub(_text(each), names)]
+        kept = [each for each in content if each != part and not _is_stub(_part_text(each), names)]
         changed = [*kept, part]
     messages[index] = {**messages[index], "content": changed}
 
@@ -421,7 +421,7 @@ def _put_system(messages: list[Message], texts: Sequence[str]) -> None:
         messages.insert(0, {"role": "system", "content": ""})
     for text in texts:
         content = messages[0].get("content") or ""
-        whole = _whole(messages[0])
+        whole = _full_text(messages[0])
         merged = merge(whole, Overview(text=text, tokens=0, shown=0, names_only=0, omitted=0))
         if merged != whole:
             changed = merged if isinstance(content, str) else [*content, _part(text)]

@@ -34,7 +34,7 @@ def _message(message: object, number: int) -> Message:
     if found is not message and found.get("type") == "message":
         # An answer of Anthropic's: its other fields are metadata, which no request accepts.
         found = {key: found[key] for key in ("role", "content") if key in found}
-    parts = {key: _parts(found[key]) for key in _PARTS if _has_objects(found.get(key))}
+    parts = {key: _convert_parts(found[key]) for key in _PARTS if _has_objects(found.get(key))}
     return {**found, **parts} if parts else found
 
 
@@ -42,7 +42,7 @@ def _has_objects(value: object) -> bool:
     return isinstance(value, Sequence) and any(not isinstance(one, dict | str) for one in value)
 
 
-def _parts(value: Sequence[object]) -> list[object]:
+def _convert_parts(value: Sequence[object]) -> list[object]:
     return [one if isinstance(one, dict | str) else _fields(one) or one for one in value]
 
 

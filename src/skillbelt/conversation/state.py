@@ -313,10 +313,10 @@ class _Draft:
 
     def get(self, kind: str) -> str:
         """Return a value of the agent itself: `order` or `note`."""
-        return self.after.get(self._own(kind), "")
+        return self.after.get(self._agent_key(kind), "")
 
     def put(self, kind: str, value: str | None) -> None:
-        self._set(self._own(kind), value)
+        self._set(self._agent_key(kind), value)
 
     def names(self, kind: str) -> list[str]:
         """Return the skills of this agent that have an entry of that kind, such as `loaded`."""
@@ -416,7 +416,7 @@ class _Draft:
         if self.docs(name) == before:
             return
         if self.is_loaded(name):
-            landed = self._landed_with(name, before, docs, call)
+            landed = self._place_documents(name, before, docs, call)
             self._set(self._key("landed", name), _encode(landed))
         data = {"name": name, "docs": self._describe_docs(name), "mode": mode, "call_id": call}
         self.log("docs_selected", data)
@@ -436,7 +436,7 @@ class _Draft:
         for name in sorted({*self.names("loaded"), *self.names("docs"), *self.names("given")}):
             self.unload(name, reason)
 
-    def _landed_with(
+    def _place_documents(
         self,
         name: str,
         before: tuple[tuple[str, ...], bool],
@@ -459,7 +459,7 @@ class _Draft:
     def _key(self, kind: str, name: str) -> str:
         return f"{_KEYS}{kind}:{self.agent}/{name}" if self.agent else f"{_KEYS}{kind}:{name}"
 
-    def _own(self, kind: str) -> str:
+    def _agent_key(self, kind: str) -> str:
         return f"{_KEYS}{kind}:{self.agent}" if self.agent else f"{_KEYS}{kind}"
 
     def _set(self, key: str, value: str | None) -> None:

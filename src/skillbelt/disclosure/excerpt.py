@@ -99,7 +99,7 @@ def cut_body(text: str, max_lines: int, max_chars: int, hint: str = "") -> Cut:
     room = max_chars - _NOTE_CHARS - len(hint)
     blocks = _blocks(text)
     if len(blocks) < 2:
-        kept = [_beginning(text, max_lines - 2, room)]
+        kept = [_cut_at_paragraph(text, max_lines - 2, room)]
         note = _describe_rest(text, kept[0])
     else:
         chosen = _Choice(blocks, max_lines - 2, room).kept
@@ -158,7 +158,7 @@ class _Choice:
         self._lines, self._chars = max_lines, max_chars
         self.kept: dict[int, str] = {}
         leads = self._of_rank(_LEAD)
-        self._put_leads(leads)
+        self._keep_leads(leads)
         keys = self._of_rank(_KEY)
         short = {one for one in keys if self._fits(one, _LONG_SHARE, max_lines, max_chars)}
         for place in keys:
@@ -167,10 +167,10 @@ class _Choice:
         long = [place for place in keys if place not in short]
         for left, place in zip(range(len(long), 0, -1), long, strict=True):
             self._keep(place, self._lines // left, self._chars // left)
-        self._put_whole(self._of_rank(_PLAIN))
+        self._keep_whole(self._of_rank(_PLAIN))
         for place in leads:
             self._grow(place)
-        self._put_whole(self._of_rank(_LAST))
+        self._keep_whole(self._of_rank(_LAST))
         self._drop_bare()
 
     def _of_rank(self, rank: int) -> list[int]:
@@ -180,7 +180,7 @@ class _Choice:
         text = self._blocks[place].text
         return line_count(text) <= max_lines // parts and len(text) + 1 <= max_chars // parts
 
-    def _put_leads(self, places: list[int]) -> None:
+    def _keep_leads(self, places: list[int]) -> None:
         # If nothing else is kept, the share is everything.
         share = _LEAD_SHARE if len(places) < len(self._blocks) else 1
         rows, chars = self._lines // share, self._chars // share
@@ -193,7 +193,7 @@ class _Choice:
         block = self._blocks[place]
         text = block.text
         if not self._fits(place, 1, max_lines, max_chars):
-            text = _beginning(text, max_lines, max_chars)
+            text = _cut_at_paragraph(text, max_lines, max_chars)
             text = "" if block.level and _is_bare(text) else text
         if text:
             self.kept[place] = text
@@ -201,7 +201,7 @@ class _Choice:
             self._chars -= len(text) + 1
         return text
 
-    def _put_whole(self, places: list[int]) -> None:
+    def _keep_whole(self, places: list[int]) -> None:
         for place in places:
             if self._fits(place, 1, self._lines, self._chars):
                 self._keep(place, self._lines, self._chars)
@@ -214,7 +214,7 @@ class _Choice:
         self._keep(place, self._lines, self._chars)
 
     def _drop_bare(self) -> None:
-        """Drop headings without text of their own if no section below them was kept."""
+        """Drop headings that have no text if no section below them was kept."""
         nearest = 0  # the lowest level up to the next kept block; 0 if there is none
         for place in range(len(self._blocks) - 1, -1, -1):
             block = self._blocks[place]
@@ -223,7 +223,7 @@ class _Choice:
             nearest = block.level if place in self.kept else min(nearest, block.level)
 
 
-def _beginning(text: str, max_lines: int, max_chars: int) -> str:
+def _cut_at_paragraph(text: str, max_lines: int, max_chars: int) -> str:
     """Return the beginning up to the end of a paragraph; close an open code fence."""
     room = min(len(pages(text, 1, max(max_lines, 0))), max(max_chars, 0))
     if room < 1:

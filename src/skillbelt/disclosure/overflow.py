@@ -94,9 +94,9 @@ class Storage:
         parent, name = os.path.split(ref)
         if parent != self.folder or not _NAME.fullmatch(name):
             raise PathEscape(ref, self.folder, "is not a stored text")
-        return self._text(ref, name)
+        return self._read_text(ref, name)
 
-    def _text(self, ref: str, name: str) -> str:
+    def _read_text(self, ref: str, name: str) -> str:
         data = fetched = self._shared_text(ref, name)
         if data is None:
             try:

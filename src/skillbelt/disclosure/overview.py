@@ -93,14 +93,14 @@ def overview(
     around = _Around(guidance=guidance, search=search, loader=loader)
     for longest in (sys.maxsize, _LONG_DESCRIPTION_CHARS):
         page = _page(ordered, format, budget_tokens, longest, around)
-        full, names = _fitting(page, most, budget_tokens)
+        full, names = _count_fitting(page, most, budget_tokens)
         if full == most:
             break
     if full < most and (suggested or pins):
         ordered.sort(key=lambda skill: _rank(skill, suggested))
         first = sum(_rank(skill, suggested) < _OTHERS for skill in ordered)
         page = _page(ordered, format, budget_tokens, _LONG_DESCRIPTION_CHARS, around)
-        full, names = _fitting(page, most, budget_tokens, min(first, most), least=pins)
+        full, names = _count_fitting(page, most, budget_tokens, min(first, most), least=pins)
     text = page.text(full, names)
     if not names and not full and tokens(text) > budget_tokens:
         text = page.least()
@@ -202,7 +202,7 @@ def changes_note(
     """Return the note for the next user message; empty when the model sees no change.
 
     The mappings hold what the model may use, by name. Only what an overview shows counts: a changed
-    body is no change here.
+    body does not.
     """
     lines = list(_changes(_visible_by_name(before), _visible_by_name(after)))
     if not lines:
@@ -297,8 +297,8 @@ def _page(
     clean: dict[Format, Callable[[str], str]] = {"xml": str, "json": json_string}
     names = _take_fitting(map(clean.get(format, _line), (skill.name for skill in skills)), room)
     # Pinned skills come first, and have their lines even beyond the budget.
-    pins = [_full(one, format, longest) for one in takewhile(lambda one: one.pinned, skills)]
-    others = (_full(one, format, longest) for one in skills[len(pins) :])
+    pins = [_render_full(one, format, longest) for one in takewhile(lambda one: one.pinned, skills)]
+    others = (_render_full(one, format, longest) for one in skills[len(pins) :])
     lines = [*pins, *_take_fitting(others, max(room - sum(map(len, pins)), 0))]
     return _Page(format=format, lines=lines, names=names, total=len(skills), around=around)
 
@@ -314,7 +314,7 @@ def _take_fitting(parts: Iterator[str], size: int) -> list[str]:
     return taken
 
 
-def _fitting(
+def _count_fitting(
     page: _Page, most: int, budget_tokens: int, first: int = 0, *, least: int = 0
 ) -> tuple[int, int]:
     """Return how many skills fit with their descriptions, and how many by name.
@@ -341,8 +341,8 @@ def _fitting(
     return full, bisect_right(others, False, key=lambda count: over(full, count))
 
 
-def _full(skill: Skill, format: Format, longest: int) -> str:
-    about, described = shorten(_about(skill), longest), skill.visible != "name"
+def _render_full(skill: Skill, format: Format, longest: int) -> str:
+    about, described = shorten(_description_of(skill), longest), skill.visible != "name"
     match format:
         case "xml":
             what = f"    <description>{xml(about)}</description>\n" if described else ""
@@ -366,7 +366,7 @@ def _order(skill: Skill) -> tuple[str, ...]:
     return at_end, skill.name, skill.location, skill.description, skill.when_to_use
 
 
-def _about(skill: Skill) -> str:
+def _description_of(skill: Skill) -> str:
     """Return the overview's text about the skill, without its name."""
     if skill.visible == "name":
         return ""
@@ -397,14 +397,14 @@ def _changes(before: Mapping[str, Skill], after: Mapping[str, Skill]) -> Iterato
         elif old is None:
             yield f"- added {_describe(new)}"
         else:
-            if _about(old) != _about(new):
+            if _description_of(old) != _description_of(new):
                 yield f"- changed {_describe(new)}"
             if old.location != new.location:
                 yield f"- moved {_line(name)}: {_line(new.location)}"
 
 
 def _describe(skill: Skill) -> str:
-    return _full(skill, "plain", _LONG_DESCRIPTION_CHARS).removeprefix("- ")
+    return _render_full(skill, "plain", _LONG_DESCRIPTION_CHARS).removeprefix("- ")
 
 
 def _note(lines: Sequence[str], count: int, search: str) -> str:
@@ -438,11 +438,11 @@ def _expand_braces(globs: Sequence[str]) -> list[list[str]]:
             continue
         before, after = glob[: found.start()], glob[found.end() :]
         waiting += (before + choice + after for choice in found[1].split(","))
-    return [_parts(glob) for glob in done]
+    return [_split_glob(glob) for glob in done]
 
 
 def _rejoin(globs: Iterable[str]) -> list[str]:
-    """Rejoin globs that were split at commas inside braces, when all stood on one line."""
+    """Rejoin globs that were split at commas inside braces, when all were on one line."""
     whole: list[str] = []
     for glob in globs:
         if whole and whole[-1].count("{") > whole[-1].count("}"):
@@ -452,7 +452,7 @@ def _rejoin(globs: Iterable[str]) -> list[str]:
     return whole
 
 
-def _parts(glob: str) -> list[str]:
+def _split_glob(glob: str) -> list[str]:
     """Split a glob; without a slash it matches in any folder, with a plain end everything below."""
     parts = [part for part in glob.split("/") if part not in ("", ".")]
     if "/" not in glob:

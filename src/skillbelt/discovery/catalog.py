@@ -103,7 +103,9 @@ class Snapshot(Skills):
         switched_off, where = self.disabled.get(name, (None, ""))
         if switched_off is not None and (admits is None or admits(switched_off)):
             return SkillDisabled(name, where)
-        return SkillNotFound(name, [n for n, one in self.items() if admits is None or admits(one)])
+        return SkillNotFound(
+            name, [known for known, one in self.items() if admits is None or admits(one)]
+        )
 
     @property
     def broken(self) -> Mapping[str, Diagnostic]:
@@ -167,7 +169,7 @@ class Catalog(Mapping[str, Skill]):
         When a settings file changes they are loaded again; given ones by `reload`, if there is one.
         """
         if settings is None:
-            reload = partial(load_settings, project, overrides=_plain(overrides))
+            reload = partial(load_settings, project, overrides=_normalize_overrides(overrides))
             settings = reload()
         elif project is not None or overrides:
             raise TypeError("give settings, or a project and single settings, not both")
@@ -198,7 +200,7 @@ class Catalog(Mapping[str, Skill]):
         return len(self.snapshot)
 
     def __repr__(self) -> str:
-        known = self._known
+        known = self._last_snapshot
         count = "not scanned yet" if known is None else f"{len(known)} skills"
         return f"<Catalog of {self.settings.project}: {count}>"
 
@@ -219,7 +221,7 @@ class Catalog(Mapping[str, Skill]):
         if (
             self.take_over_settings()
             or self._renewed
-            or self._known is None
+            or self._last_snapshot is None
             or age >= max(self.settings.rescan_seconds, self._pause())
         ):
             self._rescan(refresh=False)
@@ -259,7 +261,7 @@ class Catalog(Mapping[str, Skill]):
     def available(self, agent: str | None = None) -> list[Skill]:
         """Return the skills that a model working as this agent may see."""
         seen = [skill for skill in self.all() if skill.model_visible]
-        return [s for s in seen if self._permit(agent, s)] if self._permit else seen
+        return [one for one in seen if self._permit(agent, one)] if self._permit else seen
 
     def dirs(self) -> list[str]:
         """Return the folders of all skills, sorted."""
@@ -284,7 +286,7 @@ class Catalog(Mapping[str, Skill]):
     @property
     def problems(self) -> tuple[Diagnostic, ...]:
         """The diagnostics that need action: errors and warnings."""
-        return tuple(d for d in self.diagnostics if d.severity != "info")
+        return tuple(one for one in self.diagnostics if one.severity != "info")
 
     # Search
 
@@ -374,7 +376,7 @@ class Catalog(Mapping[str, Skill]):
 
     def refresh(self) -> Changes:
         """Read every file again, ask remote sources again, and return what changed."""
-        before = self._known or Snapshot({})
+        before = self._last_snapshot or Snapshot({})
         self._rescan(refresh=True)
         return _changes(before, self.snapshot)
 
@@ -382,7 +384,7 @@ class Catalog(Mapping[str, Skill]):
         """Yield the changes on disk as they happen, until `stop` is set."""
         before = self.snapshot
         signalled, followed = False, -float("inf")
-        for changed in ticks(self._watched, self.settings.watch_seconds, stop):
+        for changed in ticks(self._watched_folders, self.settings.watch_seconds, stop):
             # The pause after a periodic scan does not delay a change that was signalled.
             signalled = self.take_over_settings() or signalled or changed
             now = time.monotonic()
@@ -397,7 +399,7 @@ class Catalog(Mapping[str, Skill]):
                 yield changes
 
     @property
-    def _known(self) -> Snapshot | None:
+    def _last_snapshot(self) -> Snapshot | None:
         """The last snapshot; None before the first scan."""
         return self.__dict__.get("snapshot")
 
@@ -408,8 +410,8 @@ class Catalog(Mapping[str, Skill]):
             return 0.0
         return cost / MAX_SCAN_SHARE
 
-    def _watched(self) -> list[str]:
-        return [s.root.path for s in self._scans if s.exists and not s.stalled]
+    def _watched_folders(self) -> list[str]:
+        return [one.root.path for one in self._scans if one.exists and not one.stalled]
 
     def _rescan(self, *, refresh: bool) -> None:
         with self._lock:
@@ -420,7 +422,7 @@ class Catalog(Mapping[str, Skill]):
         diagnostics += [_foreign_project(path, owner) for path, owner in self.settings.strangers]
         roots = self._roots(diagnostics, refresh=refresh)
         # A root that stalled is skipped until the next refresh.
-        stalled = {s.root: s for s in self._scans if s.stalled and not refresh}
+        stalled = {one.root: one for one in self._scans if one.stalled and not refresh}
         waiting = [root for root in roots if root not in stalled]
         try:
             fresh = iter(
@@ -443,7 +445,7 @@ class Catalog(Mapping[str, Skill]):
             )
         self._scans = [stalled[root] if root in stalled else next(fresh) for root in roots]
         found = merge(self._scans, diagnostics, self.settings)
-        if self._renewed or not found.same_as(self._known):
+        if self._renewed or not found.same_as(self._last_snapshot):
             self.snapshot = found
             self._renewed = False
         self._scanned_at = time.monotonic()
@@ -462,7 +464,7 @@ class Catalog(Mapping[str, Skill]):
         return sorted(roots, key=lambda root: place(root.scope))
 
     def _with_commands(self, remote: list[str], diagnostics: list[Diagnostic]) -> list[str]:
-        """Add the MCP servers to start, which have a setting of their own."""
+        """Add the MCP servers to start, which are in a separate setting."""
         wrong = [url for url in remote if url.lower().startswith(sources.MCP_COMMAND)]
         commands = []
         for text in self.settings.mcp_commands:
@@ -534,7 +536,7 @@ class Catalog(Mapping[str, Skill]):
         for source, (located, diagnostics) in zip(dict.fromkeys(remote), pulled, strict=True):
             collected += diagnostics
             for folder, origin in located:
-                far = _over_network(source) or source in self.settings.urls
+                far = _is_over_network(source) or source in self.settings.urls
                 scope: Scope = "remote" if far else "explicit"
                 own = origin.kind == "local" and source not in theirs
                 fence = fence_of(folder, self.settings) if own else folder
@@ -591,7 +593,7 @@ def merge(
                 losers.setdefault(skill.name, []).append(skill)
     for name, shadowed in losers.items():
         diagnostics += (_note_shadowed(loser, winners[name]) for loser in shadowed)
-        winners[name] = winners[name]._replace(shadows=tuple(s.location for s in shadowed))
+        winners[name] = winners[name]._replace(shadows=tuple(one.location for one in shadowed))
     names = sorted(winners)
     ordered = winners if names == list(winners) else {name: winners[name] for name in names}
     lost = tuple(skill for name in sorted(losers) for skill in losers[name])
@@ -651,6 +653,12 @@ def _diagnose_switches(
         )
 
 
+def find_any(catalog: Catalog, name: str) -> Skill:
+    """Return the skill of that name, even if it is disabled; raises SkillNotFound."""
+    switched_off = catalog.snapshot.disabled.get(name)
+    return switched_off[0] if switched_off else catalog.find(name)
+
+
 def discover_skills(
     project: str | os.PathLike[str] | None = None, *, settings: Settings | None = None
 ) -> list[Skill]:
@@ -704,7 +712,7 @@ def _index(settings: Settings) -> Index:
     return SqliteIndex(settings.index_file, "-".join(map(str, (*rules, int(settings.strict)))))
 
 
-def _plain(overrides: Mapping[str, object]) -> dict[str, object]:
+def _normalize_overrides(overrides: Mapping[str, object]) -> dict[str, object]:
     """Convert path objects and single paths to the types of settings."""
     plain = dict(overrides)
     paths = plain.get("paths")
@@ -717,5 +725,5 @@ def _plain(overrides: Mapping[str, object]) -> dict[str, object]:
     return plain
 
 
-def _over_network(source: str) -> bool:
+def _is_over_network(source: str) -> bool:
     return source.startswith(("http://", "https://", "mcp+"))

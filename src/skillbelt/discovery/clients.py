@@ -37,7 +37,7 @@ class Root(NamedTuple):
 
 
 def _dot_clients(*names: str) -> tuple[Client, ...]:
-    return tuple(Client(n, (f".{n}/skills",), (f"~/.{n}/skills",)) for n in names)
+    return tuple(Client(name, (f".{name}/skills",), (f"~/.{name}/skills",)) for name in names)
 
 
 CLIENTS: tuple[Client, ...] = (
@@ -119,7 +119,7 @@ def local_roots(settings: Settings, explicit: Iterable[str] = ()) -> list[Root]:
 def clients(settings: Settings) -> list[Client]:
     """Return the clients whose folders are searched: three first, then in table order."""
     off = settings.disabled_clients
-    on = [c for c in CLIENTS if c.name not in off and (c.name == NATIVE or "*" not in off)]
+    on = [one for one in CLIENTS if one.name not in off and (one.name == NATIVE or "*" not in off)]
     rank = {name: place for place, name in enumerate(_CLIENT_ORDER)}
     return sorted(on, key=lambda client: rank.get(client.name, len(rank)))
 

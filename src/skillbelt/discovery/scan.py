@@ -120,7 +120,10 @@ class _Worker(threading.Thread):
             if idle >= patience and self.is_alive():
                 self._pulse.stopped = True
                 done = list(self._results)
-                return [*done, _make_stalled(self._roots[len(done)], self._pulse.path, patience)]
+                return [
+                    *done,
+                    _describe_stalled(self._roots[len(done)], self._pulse.path, patience),
+                ]
         if self._failure is not None:
             raise self._failure
         return self._results
@@ -133,7 +136,8 @@ class _Worker(threading.Thread):
         walker.walk()
         if not walker.exists or pulse.stopped:
             return Scan(
-                root, diagnostics=(*walker.diagnostics, *_missing(root, walker.diagnostics))
+                root,
+                diagnostics=(*walker.diagnostics, *_diagnose_missing(root, walker.diagnostics)),
             )
         known = index.load(root.path) if walker.found else {}
         trusted = self._judge.trusts(root)
@@ -164,7 +168,7 @@ class _Worker(threading.Thread):
         )
 
 
-def _make_stalled(root: Root, path: str, patience: float) -> Scan:
+def _describe_stalled(root: Root, path: str, patience: float) -> Scan:
     problem = Diagnostic(
         code="root-stalled",
         severity="error",
@@ -187,7 +191,7 @@ def rules(settings: Settings) -> WalkRules:
     )
 
 
-def _missing(root: Root, diagnostics: Iterable[Diagnostic]) -> Iterable[Diagnostic]:
+def _diagnose_missing(root: Root, diagnostics: Iterable[Diagnostic]) -> Iterable[Diagnostic]:
     if root.required and not any(True for _ in diagnostics):
         message = "skill path not found: there is no such folder"
         remedy = "create it, or remove it from the settings"

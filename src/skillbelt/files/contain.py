@@ -371,7 +371,7 @@ class Fence:
     def open_file(self, path: str) -> int:
         """Open a regular file; PathEscape if it lies outside, OSError if it is not a regular file.
 
-        A link inside a fence may only lead to a file of its own name: see `astray`.
+        A link inside a fence may only lead to a file of the same name: see `astray`.
         """
         handle = self._open(path, FOLLOW_FILE)
         try:

@@ -54,7 +54,7 @@ class Globs:
             raise ValueError(f"there are more than {MAX_GLOBS} patterns")
         for number, glob in enumerate(globs):
             for text in alternatives(glob):
-                self._patterns.append(_parts(text))
+                self._patterns.append(_parse_glob(text))
                 self._number.append(number)
         if len(self._patterns) > MAX_ALTERNATIVES:
             raise ValueError(f"the patterns have more than {MAX_ALTERNATIVES} alternatives")
@@ -115,7 +115,7 @@ def alternatives(glob: str) -> list[str]:
     return list(done)
 
 
-def _parts(glob: str) -> tuple[_Part, ...]:
+def _parse_glob(glob: str) -> tuple[_Part, ...]:
     parts: list[_Part] = []
     for text in glob.split("/"):
         if text in ("", "."):

@@ -187,7 +187,7 @@ class LocalFiles:
             for one in said
             if one.code in _INCOMPLETE
         )
-        made = content_hash(((f.path, f.sha256) for f in files), (*sorted(facts), *missed))
+        made = content_hash(((file.path, file.sha256) for file in files), (*sorted(facts), *missed))
         links = (entry.path for entry in entries if entry.kind == "link")
         hidden = any(_leads_into_left_out(self.folder, path) for path in links)
         manifest = Manifest(
@@ -342,7 +342,7 @@ def _walk(folder: str, fence: str) -> tuple[TreeEntry, ...]:
         with SkillTree(folder, fence) as tree:
             return tuple(tree.entries())
     except (OSError, PathEscape) as error:
-        return (TreeEntry("", "folder", problem="unreadable", reason=_why(error)),)
+        return (TreeEntry("", "folder", problem="unreadable", reason=_describe_error(error)),)
 
 
 def _hash_files(
@@ -402,7 +402,7 @@ def _diagnose(folder: str, entry: TreeEntry) -> Diagnostic:
 
 
 def _unreadable(path: str, error: str | Exception) -> Diagnostic:
-    why = error if isinstance(error, str) else _why(error)
+    why = error if isinstance(error, str) else _describe_error(error)
     return Diagnostic(
         code="unreadable",
         severity="error",
@@ -413,7 +413,7 @@ def _unreadable(path: str, error: str | Exception) -> Diagnostic:
     )
 
 
-def _why(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     return f"cannot be read: {getattr(error, 'strerror', '') or error}"
 
 

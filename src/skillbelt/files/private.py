@@ -24,7 +24,7 @@ def make_folder(path: str) -> None:
     try:
         info = os.stat(path)
     except FileNotFoundError:
-        _make(os.path.abspath(path))
+        _create_folder(os.path.abspath(path))
         info = os.stat(path)
     if not stat.S_ISDIR(info.st_mode):
         raise NotADirectoryError(errno.ENOTDIR, "is not a folder; remove it", path)
@@ -72,10 +72,10 @@ def is_missing(path: str) -> bool:
     return False
 
 
-def _make(path: str) -> None:
+def _create_folder(path: str) -> None:
     parent = os.path.dirname(path)
     if not os.path.isdir(parent):
-        _make(parent)
+        _create_folder(parent)
     with suppress(FileExistsError):  # another process was faster
         os.mkdir(path, 0o700)
         os.chmod(path, 0o700)  # the umask may remove bits of ours

@@ -201,11 +201,11 @@ class SkillTree:
         try:
             info = os.stat(name, dir_fd=folder, follow_symlinks=False)
             if not stat.S_ISLNK(info.st_mode):
-                return self._plain(path, info)
+                return self._make_entry(path, info)
             target = os.readlink(name, dir_fd=folder)
             if self.rules.exact or not is_skill_file(path):
                 return self._link(path, info, target)
-            return self._plain(path, os.stat(name, dir_fd=folder), target, _stamp(info))
+            return self._make_entry(path, os.stat(name, dir_fd=folder), target, _stamp(info))
         except OSError as error:
             return TreeEntry(
                 path=path,
@@ -231,7 +231,7 @@ class SkillTree:
             stamp=_stamp(info),
         )
 
-    def _plain(
+    def _make_entry(
         self, path: str, info: os.stat_result, target: str = "", link: tuple[int, ...] = ()
     ) -> TreeEntry:
         kind: EntryKind = "file"

@@ -242,7 +242,7 @@ class TreeCopy:
             if entry.is_symlink():
                 self._link(source, target, entry.name, path)
             elif not entry.is_dir(follow_symlinks=False):
-                self._plain(source, target, entry, path)
+                self._copy_file(source, target, entry, path)
             else:
                 self._folder(source, target, entry.name, path)
 
@@ -266,7 +266,7 @@ class TreeCopy:
                 self._entry(deeper, to, entry, f"{path}/{entry.name}")
             self.finish(to)
 
-    def _plain(self, source: int, target: int, entry: os.DirEntry[str], path: str) -> None:
+    def _copy_file(self, source: int, target: int, entry: os.DirEntry[str], path: str) -> None:
         kind = stat.S_IFMT(entry.stat(follow_symlinks=False).st_mode)
         if kind != stat.S_IFREG:  # not even opened: a device may act on it
             self.refuse(path, _KINDS.get(kind, "is not a regular file"))

@@ -87,8 +87,8 @@ class _Walk:
             yield from self._list()
             while self._trail[-1].folders or len(self._trail) > 1:
                 if self._trail[-1].folders:
-                    yield from self._down(self._trail[-1].folders.pop())
-                elif not self._up():
+                    yield from self._descend(self._trail[-1].folders.pop())
+                elif not self._ascend():
                     yield None
                     return
         finally:
@@ -107,7 +107,7 @@ class _Walk:
         except OSError:
             yield None
 
-    def _down(self, name: str) -> Iterator[os.stat_result | None]:
+    def _descend(self, name: str) -> Iterator[os.stat_result | None]:
         try:
             handle, mode = _enter(self._here, name)
         except FileNotFoundError:
@@ -120,7 +120,7 @@ class _Walk:
         self._trail.append(_Level(_identity(handle), mode, []))
         yield from self._list()
 
-    def _up(self) -> bool:
+    def _ascend(self) -> bool:
         """Go back to the parent folder; False when another folder has taken its place."""
         left = self._trail.pop()
         try:
@@ -139,7 +139,7 @@ class _Walk:
     def _end(self) -> None:
         """Close the handle; after an early stop, restore the modes of the folders above."""
         changed = any(level.mode is not None for level in self._trail)
-        while changed and len(self._trail) > 1 and self._up():
+        while changed and len(self._trail) > 1 and self._ascend():
             pass
         os.close(self._here)
 

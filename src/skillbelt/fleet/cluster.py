@@ -30,7 +30,7 @@ from skillbelt.fleet.ray_parts import (
     ray_state,
     ray_worker,
 )
-from skillbelt.fleet.reach import CONNECT_SECONDS, check_reachable
+from skillbelt.fleet.reachability import CONNECT_SECONDS, check_reachable
 from skillbelt.sandbox.registry import AUTO
 from skillbelt.text import one_line
 
@@ -200,7 +200,7 @@ class Cluster:
 
         The function travels by its name, so each node runs its own version of it.
         """
-        asked = {node.id: _on(node, function).remote(*arguments) for node in nodes}
+        asked = {node.id: _bind_to_node(node, function).remote(*arguments) for node in nodes}
         return self._collect(asked, seconds, force=True)
 
     def follow_each(
@@ -209,7 +209,7 @@ class Cluster:
         calls: Iterable[tuple[NodeState, object]],
         seconds: float = _SILENT_SECONDS,
     ) -> dict[str, NodeAnswer]:
-        """Call a generator function on each node, with an argument of its own.
+        """Call a generator function on each node, each time with another argument.
 
         Return what each node yielded, also when it failed or was silent for `seconds`. Nodes of one
         machine take turns, so that they do not disturb each other.
@@ -220,7 +220,9 @@ class Cluster:
 
         def follow_machine(address: str) -> dict[str, NodeAnswer]:
             return {
-                node.id: _follow(_on(node, function, num_returns="streaming"), argument, seconds)
+                node.id: _follow(
+                    _bind_to_node(node, function, num_returns="streaming"), argument, seconds
+                )
                 for node, argument in turns[address]
             }
 
@@ -289,7 +291,7 @@ class Cluster:
             raise SkillbeltError(f"Ray does not drain {node_id}: {one_line(why)}")
 
 
-def _on(node: NodeState, function: Callable[..., object], **options: object) -> Any:
+def _bind_to_node(node: NodeState, function: Callable[..., object], **options: object) -> Any:
     """Return the function as a Ray task on that node."""
     there = NodeAffinitySchedulingStrategy(node.id, soft=False)
     remote: Any = ray.remote(function)

@@ -49,10 +49,10 @@ class ClusterTies:
         if jobs is not None:
             return {one["JobID"] for one in jobs() if one["IsDead"]}
         head = GcsClient(address=ray.get_runtime_context().gcs_address)
-        told = head.get_all_job_info(
+        jobs = head.get_all_job_info(
             skip_submission_job_info_field=True, skip_is_running_tasks_field=True
         )
-        return {job.hex() for job, one in told.items() if one.is_dead}
+        return {job.hex() for job, one in jobs.items() if one.is_dead}
 
     def end_this_actor(self) -> None:
         """End the actor in this process."""

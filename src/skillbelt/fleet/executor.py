@@ -25,7 +25,7 @@ from skillbelt.errors import (
 )
 from skillbelt.fleet.facts import label_of
 from skillbelt.fleet.fair_queue import FairSlots, QueuePlace
-from skillbelt.fleet.live_output import FEED_END, TOLD_BYTES
+from skillbelt.fleet.live_output import FEED_END, REPORT_BYTES
 from skillbelt.fleet.node import CONCURRENCY, RUNS_AT_ONCE, WorkspaceActor
 from skillbelt.fleet.placing import (
     CPU,
@@ -163,7 +163,7 @@ class RayExecutor(Sandboxes):
 
     def __init__(self, settings: Settings, progress: Callable[[str], None] | None = None) -> None:
         super().__init__(settings, progress)
-        self._open_named = self._announced
+        self._open_named = self._find_announced
         with _CONNECTING:
             if not ray.is_initialized():
                 connect(settings.ray_address)
@@ -196,7 +196,7 @@ class RayExecutor(Sandboxes):
                 self._slots.resize(max(1, int(processors)) * RUNS_AT_ONCE)
             return self._nodes
 
-    def _announced(self, name: str) -> Choice:
+    def _find_announced(self, name: str) -> Choice:
         """Return the sandbox of that name, if a node announces it."""
         known = [one for one in (_AUTO if name == AUTO else (name,)) if one in _LEVELS]
         for one in known:
@@ -216,7 +216,7 @@ class RayExecutor(Sandboxes):
         find_placement(self._announced_nodes(), wanted)
         return sandbox
 
-    def _place(self, run: Run) -> NodePlacement:
+    def _find_nodes(self, run: Run) -> NodePlacement:
         """Return the nodes that may take the run."""
         kind = run.sandbox.name
         needs = NodeNeeds(
@@ -229,7 +229,7 @@ class RayExecutor(Sandboxes):
 
     def open_network(self, run: Run, hosts: tuple[str, ...], owner: int | None) -> Any:
         """Return the record of a network that the node opens."""
-        return _noted(NodeNetwork())
+        return _as_context(NodeNetwork())
 
     @property
     def counts(self) -> dict[str, int]:
@@ -240,7 +240,7 @@ class RayExecutor(Sandboxes):
 
     def start(self, run: Run, job: Job, listener: Listener | None = None) -> Running:
         """Queue the command for a node; RunRefused when the queue is full."""
-        self._place(run)
+        self._find_nodes(run)
         return RemoteRun(self, run, job, listener)
 
     def close(self) -> None:
@@ -270,7 +270,7 @@ class RayExecutor(Sandboxes):
         Reserve the actor in the block. It is the actor of the conversation, else the least loaded
         one; counted at once, so that runs that start together do not all choose the same one.
         """
-        place = self._place(run)
+        place = self._find_nodes(run)
         with self._guard:
             loads = [self._load.get(f"{place.name}-{n}", 0) for n in range(place.actors)]
             number = loads.index(min(loads))
@@ -474,7 +474,7 @@ class RemoteRun:
                     lacks, tries = {}, tries + 1
                     continue
             if reply.ran:
-                return self._take_back(actor, known, reply)
+                return self._bring_back(actor, known, reply)
             # Each message sends a batch, as long as the node reports fewer missing parts each time.
             fewer = len(reply.lacks["contents"]) < len(lacks.get("contents", ()))
             lacks, tries = reply.lacks, tries + (not fewer)
@@ -493,7 +493,11 @@ class RemoteRun:
             there = known.facts if known.actor == actor.id else {}
         changed = {path: fact for path, fact in facts.items() if there.get(path) != fact}
         wanted = set(lacks.get("contents", ())) or {fact.content for fact in changed.values()}
-        needed = {p: f for p, f in facts.items() if f.kind == "file" and f.content in wanted}
+        needed = {
+            path: fact
+            for path, fact in facts.items()
+            if fact.kind == "file" and fact.content in wanted
+        }
         # A single run has one message: the node keeps nothing of it for the next run.
         sending = carry(run.workspace, needed, batch_bytes=_batch_bytes(run))
         if sending.left:
@@ -523,11 +527,11 @@ class RemoteRun:
             self._actor, killed = actor, self._killed
         if killed:
             raise RunRefused("the call was cancelled")
-        told = self._call(actor, data, sealed, private, write_facts(facts), contents, skills)
+        answer = self._call(actor, data, sealed, private, write_facts(facts), contents, skills)
         executor.hear(actor)
-        if (error := error_of(run.skill.name, told)) is not None:
+        if (error := error_of(run.skill.name, answer)) is not None:
             raise error
-        reply = read_reply(told)
+        reply = read_reply(answer)
         if reply.ran:
             self._pass_on_rest(reply.outcome)
         if not reply.lacks["skills"]:
@@ -565,8 +569,8 @@ class RemoteRun:
         """Wait for the end; for a long run, pass on the output as it arrives."""
         while True:
             with suppress(exceptions.GetTimeoutError):
-                told: object = ray.get(end, timeout=LIVE_SECONDS if self._listener else None)
-                return told
+                result: object = ray.get(end, timeout=LIVE_SECONDS if self._listener else None)
+                return result
             self._listen(actor, actor.handle.follow, self._id, group="followers")
 
     def _listen(self, actor: _Actor, method: Any, *sent: Any, group: str = "runs") -> object:
@@ -574,7 +578,7 @@ class RemoteRun:
         call = method.options(
             concurrency_group=group, name="skillbelt.run", num_returns="streaming"
         )
-        taken = told = 0
+        taken = reported = 0
         for ref in call.remote(*sent):
             name, value = ray.get(ref)
             if name == FEED_END:
@@ -584,16 +588,16 @@ class RemoteRun:
                 self._listener(name, value)
             self._heard = True
             taken += len(value)
-            if taken - told >= TOLD_BYTES:
+            if taken - reported >= REPORT_BYTES:
                 tell = actor.handle.note_taken.options(concurrency_group="control")
                 tell.remote(self._id, taken)
-                told = taken
+                reported = taken
         return None
 
-    def _take_back(self, actor: _Actor, known: _Known, reply: NodeReply) -> Outcome:
+    def _bring_back(self, actor: _Actor, known: _Known, reply: NodeReply) -> Outcome:
         """Write the changed files into the workspace here; return the outcome of the command."""
         run = self._run
-        self._put(actor, known, reply.carried)
+        self._apply_changes(actor, known, reply.carried)
         run.warnings += tuple(
             f"{one_line(path)} stays on the node, and is not in the result: it has {_TOO_LARGE}; "
             "write it in smaller parts"
@@ -604,7 +608,7 @@ class RemoteRun:
             run.egress.limits_hit = reply.limits_hit
         return reply.outcome
 
-    def _put(self, actor: _Actor, known: _Known, carried: Carried) -> None:
+    def _apply_changes(self, actor: _Actor, known: _Known, carried: Carried) -> None:
         with known.lock:
             put(self._run.workspace, carried)
             known.actor = actor.id
@@ -620,11 +624,11 @@ class RemoteRun:
             method = actor.handle.collect.options(concurrency_group="runs")
             names = tenant_of(run), hash_texts(*run.who.key, run.workspace.name)
             try:
-                told = ray.get(method.remote(*names, run.folder))
-                if (error := error_of(run.skill.name, told)) is not None:
+                answer = ray.get(method.remote(*names, run.folder))
+                if (error := error_of(run.skill.name, answer)) is not None:
                     raise error
-                batch = read_carried(told)
-                self._put(actor, known, batch)
+                batch = read_carried(answer)
+                self._apply_changes(actor, known, batch)
             except (SkillbeltError, exceptions.RayError) as error:
                 shown = ", ".join(last.later[:_MAX_SHOWN])
                 run.warnings += (
@@ -642,7 +646,7 @@ def _batch_bytes(run: Run) -> int:
 
 
 @contextmanager
-def _noted(network: NodeNetwork) -> Iterator[NodeNetwork]:
+def _as_context(network: NodeNetwork) -> Iterator[NodeNetwork]:
     yield network
 
 

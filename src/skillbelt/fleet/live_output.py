@@ -15,7 +15,7 @@ from typing import Any
 
 WINDOW_BYTES = 4 * 2**20
 # How often the server reports what it took: often enough that the node does not wait for it.
-TOLD_BYTES = WINDOW_BYTES // 8
+REPORT_BYTES = WINDOW_BYTES // 8
 # Bytes kept of each stream of a run that no server follows yet.
 _EARLY_BYTES = 2**18
 _PIECE_BYTES = 2**16

@@ -102,15 +102,15 @@ class WorkspaceActor:
                 if not run.turn.wait(order.timeout_seconds, lambda: run.killed):
                     raise RunRefused(_LATE if not run.killed else _CANCELLED)
                 done = self.bench.run(order, sent, feed.listen, run.note_start)
-                return _plain(done, self._node)
+                return _to_plain(done, self._node)
             finally:
-                self._leave(order, run)
+                self._release(order, run)
         except (SkillbeltError, OSError) as error:
             return {"error": plain_error(error, self._node), "node": self._node}
         except Exception as error:  # a follower of the output would wait for its end forever
             _log.exception("an order failed")
-            told = {"kind": RunLost.kind, "message": f"{type(error).__name__}: {error}"}
-            return {"error": told, "node": self._node}
+            failure = {"kind": RunLost.kind, "message": f"{type(error).__name__}: {error}"}
+            return {"error": failure, "node": self._node}
 
     def _admit(self, order: RunOrder, feed: OutputFeed) -> _NodeRun:
         with self._changed:
@@ -121,7 +121,7 @@ class WorkspaceActor:
             self._runs[order.id] = run
             return run
 
-    def _leave(self, order: RunOrder, run: _NodeRun) -> None:
+    def _release(self, order: RunOrder, run: _NodeRun) -> None:
         run.turn.end()
         with self._changed:
             self._runs.pop(order.id, None)
@@ -288,7 +288,7 @@ _LATE = "the run waited for a node for as long as it may last; nothing was run; 
 _CANCELLED = "the call was cancelled before the command started"
 
 
-def _plain(done: Performed, node: str) -> dict[str, Any]:
+def _to_plain(done: Performed, node: str) -> dict[str, Any]:
     outcome = done.outcome
     return {
         "node": node,

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from skillbelt.errors import RunRefused, SkillbeltError
 from skillbelt.files.locks import hold, release
 from skillbelt.files.remove import remove_tree
-from skillbelt.fleet.packs import Pack, SkillShelf, pack_skill
+from skillbelt.fleet.sent_skills import Pack, SentSkills, pack_skill
 from skillbelt.format.skill import Skill
 from skillbelt.objects.space import Objects
 from skillbelt.permission.command_lines import read_line
@@ -159,7 +159,7 @@ class NodeBench:
         self._executor = LocalExecutor(settings)
         # Refuses every permission question: a node decides nothing.
         self._gate = Gate(settings, MemoryStore, rules=(Rule("*", "*", "deny"),))
-        self._shelf = SkillShelf(os.path.join(settings.state_dir, "skills"))
+        self._sent_skills = SentSkills(os.path.join(settings.state_dir, "skills"))
         self._folder = os.path.join(settings.state_dir, "workspaces")
         self._held: dict[str, _Held] = {}
         self._spare = SpareWorkspaces()
@@ -197,7 +197,7 @@ class NodeBench:
             workspace = self._enter(order, stack)
             held = stack.enter_context(self._holding(order))
             with held.lock:
-                lacks = self._bring(workspace, order, held, facts, sent.contents)
+                lacks = self._apply_changes(workspace, order, held, facts, sent.contents)
             if lacks.contents:
                 return Performed(Outcome(0), Carried({}, (), {}), lacks=lacks)
             stdin = None if order.stdin is None else sent.contents.get(order.stdin, b"")
@@ -221,11 +221,11 @@ class NodeBench:
         """
         missing = []
         for name, hash in order.hashes.items():
-            if self._shelf.find(name, hash):
+            if self._sent_skills.find(name, hash):
                 continue
             pack = sent.skills.get(hash) or self._fetch_skill(name, hash)
             if pack:
-                self._shelf.put(name, hash, pack)
+                self._sent_skills.put(name, hash, pack)
             else:
                 missing.append(hash)
         return MissingParts(skills=tuple(missing))
@@ -276,7 +276,7 @@ class NodeBench:
             with self._lock:
                 held.runs, held.used = held.runs - 1, time.monotonic()
 
-    def _bring(
+    def _apply_changes(
         self,
         workspace: Workspace,
         order: RunOrder,
@@ -346,7 +346,7 @@ class NodeBench:
         return run
 
     def _skill(self, name: str, hash: str) -> Skill:
-        folder = self._shelf.find(name, hash)
+        folder = self._sent_skills.find(name, hash)
         return Skill.from_folder(folder)._replace(name=name, fence=folder)
 
     def _provide(self, order: RunOrder, private: PrivateValues, run: Run, stack: ExitStack) -> Job:

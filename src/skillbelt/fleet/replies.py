@@ -79,7 +79,7 @@ def read_reply(reply: object) -> NodeReply:
         plain = _mapping(reply)
         return NodeReply(
             outcome=_outcome(_mapping(plain["outcome"])),
-            carried=_carried(plain),
+            carried=_parse_carried(plain),
             lacks={name: _texts(_mapping(plain["lacks"])[name]) for name in ("contents", "skills")},
             connections=tuple(_row(one, _CONNECTION) for one in plain["connections"]),
             limits_hit=_texts(plain["limits_hit"]),
@@ -92,7 +92,7 @@ def read_carried(reply: object) -> Carried:
     RunLost when they have a wrong form.
     """
     with _check_form():
-        return _carried(_mapping(reply))
+        return _parse_carried(_mapping(reply))
 
 
 @contextmanager
@@ -105,7 +105,7 @@ def _check_form() -> Iterator[None]:
         raise lost_run(f"its answer does not fit this version ({reason})") from error
 
 
-def _carried(plain: Mapping[str, Any]) -> Carried:
+def _parse_carried(plain: Mapping[str, Any]) -> Carried:
     return Carried(
         changed={
             _is(path, str): _row(fact, EntryFact(""))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 
 from skillbelt.errors import ObjectError
-from skillbelt.fleet.packs import pack_skill
+from skillbelt.fleet.sent_skills import pack_skill
 from skillbelt.objects.space import Objects
 from skillbelt.running.job import environment
 from skillbelt.running.orders import (

@@ -1,4 +1,4 @@
-"""Parse the head of a SKILL.md: strict YAML first, then repair, then derive from the text.
+"""Parse the head of a SKILL.md: strict YAML first, then `yaml_repair`.
 
 No bytes make the parser raise: diagnostics say what is wrong with a file.
 """
@@ -162,7 +162,7 @@ def _parse_fully(file: _SkillText, found: Split, text: str) -> Parsed:
     notes = tuple(_diagnostic(file, problem, 1) for problem in loaded.problems)
     if clean == text:
         return _finish(file, loaded.fields, "strict", found.body, notes)
-    line = next((n for n, (a, b) in enumerate(_pairs(text, clean), 2) if a != b), 1)
+    line = next((at for at, (raw, kept) in enumerate(_pairs(text, clean), 2) if raw != kept), 1)
     note = file.diagnose(
         "control-characters",
         "the frontmatter holds control characters; they were left out",
@@ -237,7 +237,7 @@ def _parse_misplaced(file: _SkillText, text: str) -> Parsed:
     """Parse a file that does not begin with `---`, or never closes it."""
     block = yaml_repair.find(text)
     if block is None or block.end - block.start > MAX_FRONTMATTER_BYTES:
-        return _all_body(file, text)
+        return _read_as_body(file, text)
     raw = text[block.start : block.end]
     inner = yaml_repair.without_controls(raw.replace("\r\n", "\n"))
     loaded = yaml.load(inner if inner.endswith("\n") else inner + "\n")
@@ -252,7 +252,7 @@ def _parse_misplaced(file: _SkillText, text: str) -> Parsed:
         repaired, ended = _by_line(raw, inner)
         body = block.body if ended is None else block.start + ended
     if not repaired.fields:
-        return _all_body(file, text)
+        return _read_as_body(file, text)
     return _accept_misplaced(file, text, block, repaired, body)
 
 
@@ -266,7 +266,7 @@ def _accept_misplaced(
     line = text.count("\n", 0, block.start) + 1
     note = file.diagnose(
         "yaml-repaired",
-        f"{block.reason}; the block was read nevertheless",
+        f"{block.reason}; the block was read anyway",
         "begin the file with a line `---` and end the block with one",
         line,
     )
@@ -275,7 +275,7 @@ def _accept_misplaced(
     return _finish(file, repaired.fields, "repaired", offset, (note, *notes))
 
 
-def _all_body(file: _SkillText, text: str) -> Parsed:
+def _read_as_body(file: _SkillText, text: str) -> Parsed:
     """Return the result for a file whose whole text is body."""
     if _OPENING.match(file.data):
         note = file.diagnose(

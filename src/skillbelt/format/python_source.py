@@ -12,7 +12,7 @@ MAX_SOURCE_BYTES = 512 * 2**10
 # The parser needs quadratic time for a name with many dots.
 _MAX_DOTTED = 2_000
 _DOTTED = re.compile(rf"[\w.\s\\]{{{_MAX_DOTTED + 1},}}+")
-# Turns every sign that cannot stand inside a dotted name into one that splits a text.
+# Turns every character that cannot be in a dotted name into one that splits a text.
 _OUTSIDE = bytes(
     code if code > 127 or chr(code).isalnum() or chr(code).isspace() or chr(code) in "._\\" else 0
     for code in range(256)

@@ -259,7 +259,7 @@ def _descend(found: list[Section], steps: list[str]) -> Section | None:
     inside = found
     for step in steps[:-1]:
         outer = _step(inside, step)
-        inside = _within(inside, outer)
+        inside = _sections_below(inside, outer)
     return next(iter(_step(inside, steps[-1])), None)
 
 
@@ -272,7 +272,7 @@ def _step(found: list[Section], step: str) -> list[Section]:
     return [one] if one else []
 
 
-def _within(found: list[Section], outer: list[Section]) -> list[Section]:
+def _sections_below(found: list[Section], outer: list[Section]) -> list[Section]:
     """Return the sections below any of the outer ones; both lists are in text order."""
     kept, end, coming = [], 0, iter(outer)
     opening = next(coming, None)

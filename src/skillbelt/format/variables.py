@@ -32,12 +32,12 @@ def needed_variables(frontmatter: Frontmatter) -> tuple[tuple[str, ...], tuple[s
     """
     required: dict[str, None] = {}
     optional: dict[str, None] = {}
-    for name, needed in islice(_declared(frontmatter), MAX_VARIABLES):
+    for name, needed in islice(_find_declared(frontmatter), MAX_VARIABLES):
         (required if needed else optional)[name] = None
     return tuple(name for name in required if name not in optional), tuple(optional)
 
 
-def _declared(frontmatter: Frontmatter) -> Iterator[tuple[str, bool]]:
+def _find_declared(frontmatter: Frontmatter) -> Iterator[tuple[str, bool]]:
     top = {key: value for key, value in frontmatter.extra.items() if key not in _NOT_AT_TOP}
     yield from _in_table(top)
     yield from _in_table(frontmatter.extra.get("requires"))
@@ -57,12 +57,12 @@ def _in_table(table: object) -> Iterator[tuple[str, bool]]:
     for key, value in table.items():
         plain = str(key).replace("-", "").replace("_", "").lower()
         if plain in _REQUIRED or plain in _OPTIONAL:
-            for name, needed in _listed(value):
+            for name, needed in _read_list(value):
                 if _NAME.match(name):
                     yield name, needed and plain in _REQUIRED
 
 
-def _listed(value: object) -> Iterator[tuple[str, bool]]:
+def _read_list(value: object) -> Iterator[tuple[str, bool]]:
     if isinstance(value, str):
         yield from ((name, True) for name in value.replace(",", " ").split())
     elif isinstance(value, Mapping):

@@ -122,7 +122,7 @@ def _guard(text: str) -> None:
     """Raise _Guarded for text that must not be composed.
 
     Composing recurses in C, so the depth is first taken from the event stream, which does not
-    recurse. A block collection needs a column of its own, so only these texts can nest that deep.
+    recurse. A block collection needs its own column, so only these texts can nest that deep.
     """
     steep = re.search(rf"(?m)^[ \t?:-]{{{max(MAX_YAML_DEPTH // 2, 1)}}}", text)
     flows = text.count("[") + text.count("{")

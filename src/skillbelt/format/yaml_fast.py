@@ -73,12 +73,12 @@ CONSTANTS: dict[str, object] = {
 _WORDS = frozenset(CONSTANTS)
 _INTEGER = Lazy(r"(?:0|[1-9][0-9]{0,15})\Z")
 _FLOAT = Lazy(r"[0-9]{1,15}\.[0-9]{1,15}\Z")
-# No number goes on like these; a date stays text.
+# No number continues like these; a date stays text.
 _DIGIT_TEXT = Lazy(
     r"[0-9][A-Za-z0-9.]*(?: +[A-Za-z(]|(?:\.[0-9]+){2}\Z)|[0-9]{4}-[0-9]{2}-[0-9]{2}\Z"
     r"|[0-9][0-9.]*[acdf-wyzACDF-WYZ(]"
 )
-# From the first blank of a run, which an escaped blank may stand before.
+# From the first blank of a run; an escaped blank may come before it.
 _FOLDED = r"(?<!(?<!\\) ) *+\n((?: *+\n)*+) *+"
 _FOLD = Lazy(_FOLDED)
 _FOLD_OR_ESCAPE = Lazy(rf"{_FOLDED}|(?={_ESCAPED})\\(\n +|u.{{4}}|U.{{8}}|.)")
@@ -111,7 +111,7 @@ def read(text: str) -> dict[str, object] | None:
             if plain:
                 if "\n" in plain:
                     plain = _fold(plain.rstrip(" \n"))
-                fields[key] = _plain(plain, key in TEXT_KEYS)
+                fields[key] = _plain_scalar(plain, key in TEXT_KEYS)
             elif quoted:
                 fields[key] = _read_quoted(quoted)
             elif rest:
@@ -141,7 +141,7 @@ def _collection(key: str, flow: str, nested: str) -> object:
         return _read_nested(nested.rstrip("\n") + "\n")
     if below[2]:
         return _read_quoted(below[2])
-    return _plain(_fold(below[1].rstrip(" \n")), verbatim=True)
+    return _plain_scalar(_fold(below[1].rstrip(" \n")), verbatim=True)
 
 
 def _only_texts(items: dict[str, object]) -> None:
@@ -151,11 +151,11 @@ def _only_texts(items: dict[str, object]) -> None:
 
 
 def _read_plain(text: str) -> object:
-    value = _plain(text)
+    value = _plain_scalar(text)
     return value if value is None or isinstance(value, str) else AsWritten(text.rstrip(" "))
 
 
-def _plain(text: str, verbatim: bool = False) -> object:
+def _plain_scalar(text: str, verbatim: bool = False) -> object:
     text = text.rstrip(" ")
     if verbatim:
         return "" if text in ("null", "Null", "NULL") else text
@@ -281,7 +281,7 @@ def _members(block: str, depth: int, *, written: bool = False) -> dict[str, obje
 
 def _value(plain: str, quoted: str, flow: str) -> object:
     if plain:
-        return _plain(plain)
+        return _plain_scalar(plain)
     if quoted:
         return quoted[1:-1]
     return _flow(flow) if flow else None
@@ -296,7 +296,7 @@ def _flow(text: str) -> object:
     found = _FLOW_ITEM.findall(inner)
     if any(rest for _, _, rest in found):
         raise _Unsure
-    return [_plain(plain) if plain else quoted[1:-1] for plain, quoted, _ in found]
+    return [_plain_scalar(plain) if plain else quoted[1:-1] for plain, quoted, _ in found]
 
 
 def _json(text: str) -> object:
@@ -306,7 +306,7 @@ def _json(text: str) -> object:
     try:
         return json.loads(
             text,
-            object_pairs_hook=_once,
+            object_pairs_hook=_unique_members,
             parse_int=_number,
             parse_float=_refuse,
             parse_constant=_refuse,
@@ -315,7 +315,7 @@ def _json(text: str) -> object:
         raise _Unsure from None
 
 
-def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def _unique_members(pairs: list[tuple[str, object]]) -> dict[str, object]:
     members = dict(pairs)
     if len(members) != len(pairs) or "<<" in members:
         raise _Unsure

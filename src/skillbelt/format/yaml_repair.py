@@ -66,7 +66,7 @@ KEY_LINE = Lazy(
 def find(text: str) -> FrontmatterBlock | None:
     """Find the block of a file whose first line is not `---`, or whose closing line is not."""
     start = _skip(text, 0)
-    for look in (_find_fenced, _one_line, _find_opened, _bare):
+    for look in (_find_fenced, _one_line, _find_opened, _find_bare_keys):
         block = look(text, start)
         if block:
             return block
@@ -134,7 +134,7 @@ def _line_starts(text: str, at: int) -> Iterator[int]:
             return
 
 
-def _bare(text: str, at: int) -> FrontmatterBlock | None:
+def _find_bare_keys(text: str, at: int) -> FrontmatterBlock | None:
     """Find keys without an opening line, up to a rule, a blank line or a heading."""
     if not _BARE.match(text, at):
         return None
@@ -335,11 +335,11 @@ def derive(body: str, limit: int) -> str:
     """
     for part in (body[:_OPENING_CHARS], body):
         headings: list[str] = []
-        for paragraph in re.split(r"\n[ \t]*\n", _readable(part)):
-            plain = _plain(_prose(paragraph, headings)) if paragraph.strip() else ""
+        for paragraph in re.split(r"\n[ \t]*\n", _remove_noise(part)):
+            plain = _remove_markup(_prose(paragraph, headings)) if paragraph.strip() else ""
             if _has_words(plain):
                 return shorten(plain, limit)
-    last = (_plain(text) for text in (*headings, body))
+    last = (_remove_markup(text) for text in (*headings, body))
     return shorten(next(filter(_has_words, last), ""), limit)
 
 
@@ -347,7 +347,7 @@ def _has_words(text: str) -> bool:
     return any(character.isalnum() for character in text)
 
 
-def _readable(text: str) -> str:
+def _remove_noise(text: str) -> str:
     """Remove code, tags and rules; turn underlined headings into `#` headings."""
     text = _TAG.sub("", _AUTOLINK.sub(r"\1", text.replace("\r\n", "\n")))
     return _NOISE.sub("", _UNDERLINE.sub(r"# \g<title>", _CODE.sub("", text)))
@@ -367,7 +367,7 @@ def _prose(paragraph: str, headings: list[str]) -> str:
     return "\n".join(lines)
 
 
-def _plain(text: str) -> str:
+def _remove_markup(text: str) -> str:
     text = _LINK.sub(r"\1", _IMAGE.sub("", text))
     text = _MARKS.sub("", _LEADING.sub("", text))
     return " ".join(without_controls(text).split())

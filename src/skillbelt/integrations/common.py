@@ -3,7 +3,7 @@
 A framework keeps its own history and sends it unchanged. So the text of a skill goes into that
 history, as the answer to the call that loaded it. It stays there byte for byte: a prompt cache can
 serve it, and a resumed history still has it. When the framework cuts that history, the text goes
-into a message of its own at the beginning of each request, which no history keeps.
+into a separate message at the beginning of each request, which no history keeps.
 """
 
 from __future__ import annotations
@@ -184,12 +184,12 @@ class Kits:
         """Return the kit of that conversation, the same one each time."""
         key, kits = (user, session), self._kits
         with self._lock:
-            kits[key] = kit = kits.pop(key, None) or self._make(user, session)
+            kits[key] = kit = kits.pop(key, None) or self._make_kit(user, session)
             while len(kits) > MAX_SERVED_SESSIONS:
                 del kits[next(iter(kits))]
             return kit
 
-    def _make(self, user: str, session: str) -> Kit:
+    def _make_kit(self, user: str, session: str) -> Kit:
         return Kit(self._belt.session(user, session, agent=self._agent, **self._options))
 
 

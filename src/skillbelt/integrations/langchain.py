@@ -126,7 +126,7 @@ class SkillMiddleware(AgentMiddleware[Any, Any, Any]):
         text = kit.instructions()
         if not text:
             return request
-        return request.override(system_message=_with(request.system_message, text))
+        return request.override(system_message=_append_text(request.system_message, text))
 
     def _complete(
         self, response: ModelResponse[Any], request: ModelRequest[Any], broken: Mapping[str, str]
@@ -170,7 +170,7 @@ def _with_context(request: ModelRequest[Any], text: str) -> ModelRequest[Any]:
     return request.override(messages=[HumanMessage(text), *request.messages]) if text else request
 
 
-def _with(message: SystemMessage | None, text: str) -> SystemMessage:
+def _append_text(message: SystemMessage | None, text: str) -> SystemMessage:
     """Append a text to the message; its blocks keep their attributes, such as cache marks."""
     if message is None or not message.content:
         return SystemMessage(text)

@@ -40,7 +40,7 @@ async def serve_http(
     """Serve until a signal arrives, then end everything that runs. Calls `ready` first."""
     relay = Relay(lambda: belt.store)
     RelayedRuns(belt, relay)
-    served = SkillServer(belt, secret=tokens.secret, mark=partial(_mark, relay))
+    served = SkillServer(belt, secret=tokens.secret, mark=partial(_mark_id, relay))
     port = listening.getsockname()[1]
     app = guarded(
         Probes(make_app(served, relay), belt, "mcp"),
@@ -62,7 +62,7 @@ async def serve_http(
     await serve_app(app, listening, close=close, ready=begin)
 
 
-def _mark(relay: Relay, text: str) -> str:
+def _mark_id(relay: Relay, text: str) -> str:
     relay.listen()
     return relay.mark(text)
 

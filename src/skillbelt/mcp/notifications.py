@@ -111,7 +111,7 @@ def _includes(wanted: object, level: LoggingLevel) -> bool:
 
 
 class NotificationQueue:
-    """Sends notifications to one client in a task of its own; duplicates are queued once.
+    """Sends notifications to one client in its own task; duplicates are queued once.
 
     A client that stopped reading delays no other, and its queue is bounded.
     """

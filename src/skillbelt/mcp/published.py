@@ -37,7 +37,7 @@ SCHEME = "skill://"
 FOLDER = "inode/directory"
 _MAX_URI_CHARS = 4_096
 NOT_PUBLISHED = "mcp-not-published"
-_MAX_TOLD = 20
+_MAX_LOGGED = 20
 _QUOTE = "put the value in quotes"
 _PARTLY = "not every file of it can be read and hashed"
 _CHANGED = "it changed while it was read"
@@ -120,7 +120,7 @@ class PublishedSkills:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._told = 0
+        self._logged = 0
         self._known: dict[str, tuple[str, frozenset[str], Skill, Published | Diagnostic]] = {}
 
     def names(self) -> list[str]:
@@ -153,10 +153,10 @@ class PublishedSkills:
 
     def _log_unpublished(self, refused: Diagnostic) -> None:
         """Log why a skill is not published: its author looks for it in a client."""
-        self._told += 1
-        if self._told <= _MAX_TOLD:
+        self._logged += 1
+        if self._logged <= _MAX_LOGGED:
             logger.warning("%s", one_line(str(refused._replace(severity="warning"))))
-        elif self._told == _MAX_TOLD + 1:
+        elif self._logged == _MAX_LOGGED + 1:
             logger.warning("more skills are not published; `skillbelt doctor --verbose` names them")
 
     def find(self, uri: str) -> SkillLocation | None:

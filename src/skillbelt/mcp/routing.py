@@ -105,7 +105,7 @@ class SessionRouting:
         if ending or message.get("method") == "notifications/cancelled":
             await self._notify_others(session, scope, body)
         if ending:
-            await self._in_thread(self._store().delete, _place(session))
+            await self._in_thread(self._store().delete, _session_record(session))
         await self._continue_session(session, scope, _Body(body, rest), send)
         if ending:
             self._known.pop(session, None)
@@ -131,7 +131,7 @@ class SessionRouting:
             if id and message.get("method") == "initialize":
                 delta = {_CLIENT: json.dumps(message.get("params")), _AT + self._relay.id: "1"}
                 # Before the client learns its id: its next request may go to another server.
-                await self._in_thread(self._store().append, _place(id), [], delta)
+                await self._in_thread(self._store().append, _session_record(id), [], delta)
                 self._relay.listen()
                 self._remember(id, id)
             await send(answer)
@@ -166,7 +166,7 @@ class SessionRouting:
         async with self._adopting.setdefault(session, asyncio.Lock()):
             if known := self._known.get(session):
                 return known
-            place = _place(session)
+            place = _session_record(session)
             record = await self._in_thread(self._store().state, place)
             if _CLIENT not in record:
                 self._adopting.pop(session, None)
@@ -209,7 +209,7 @@ class SessionRouting:
         if time.monotonic() - self._touched.get(session, 0.0) < _TOUCH_SECONDS:
             return
         self._touched[session] = time.monotonic()
-        place = _place(session)
+        place = _session_record(session)
         if await self._in_thread(self._store().state, place):
             await self._in_thread(self._store().append, place, [], {_AT + self._relay.id: "1"})
 
@@ -255,7 +255,7 @@ class SessionRouting:
         """Notify every other server that knows the session, without waiting for them."""
         if _RELAYED in scope:
             return
-        record = await self._in_thread(self._store().state, _place(session))
+        record = await self._in_thread(self._store().state, _session_record(session))
         others = {key.removeprefix(_AT) for key in record if key.startswith(_AT)} - {self._relay.id}
         for server in others:
             work = partial(self._relay.tell, server, KIND, _pack(scope, body))
@@ -352,7 +352,7 @@ def _pack(scope: Scope, body: bytes) -> dict[str, Any]:
     return {"method": scope["method"], "path": scope["path"], "headers": pairs, "body": encoded}
 
 
-def _place(session: str) -> SessionKey:
+def _session_record(session: str) -> SessionKey:
     digest = hashlib.sha256(session.encode("utf-8", "surrogatepass")).hexdigest()
     return SessionKey(SERVING, "", f"mcp:{digest[:32]}")
 

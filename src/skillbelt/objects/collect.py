@@ -2,7 +2,7 @@
 
 A tree is kept while a name refers to it or it is young; a blob is kept while a tree refers to it or
 it is young. Young is less than GRACE_SECONDS old. A writer that needs an object which is half as
-old and not referred to writes another copy of it, under a name of its own. So an object that a
+old and not referred to writes another copy of it, under a new name. So an object that a
 machine is about to refer to is never removed, and no machine needs a lock.
 """
 

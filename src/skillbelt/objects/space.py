@@ -43,7 +43,7 @@ _SURE_SECONDS = 600.0  # for this long, a skill that was seen in the store is no
 
 
 class ObjectSpace(Blobs):
-    """Files and folders by digest, in a space of their own."""
+    """Files and folders by digest, in a separate space."""
 
     def put_tree(self, folder: str, *, limits: TreeLimits = _LIMITS) -> str:
         """Store a folder as it is: files with modes and times, links, empty folders.

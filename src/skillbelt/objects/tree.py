@@ -117,7 +117,7 @@ def decode_tree(data: bytes, limits: TreeLimits) -> StoredTree:
             _refuse("it is not the list of a tree")
         blobs = tuple(_check_blob(one) for one in head["blobs"])
         rows = (decode_entry(read_json(line, most=_MAX_LINE)) for line in lines)
-        entries = tuple(rows) if kind == "exact" else tuple(map(_plain, rows))
+        entries = tuple(rows) if kind == "exact" else tuple(map(_normalize_entry, rows))
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise ObjectError(f"it is not the list of a tree: {str(error)[:200]}") from error
     tree = StoredTree(kind, blobs, entries, facts)
@@ -125,7 +125,7 @@ def decode_tree(data: bytes, limits: TreeLimits) -> StoredTree:
     return tree
 
 
-def _plain(entry: StoredEntry) -> StoredEntry:
+def _normalize_entry(entry: StoredEntry) -> StoredEntry:
     """Return an entry of a skill with the mode that `pack_tree` gives it, and without a time.
 
     The digest covers no other mode bits: a file that its owner may not read would never be

@@ -195,7 +195,7 @@ class AuditLog:
         """Write the record that follows the head and move the head to it, or do neither."""
         handle, size = _open_log(self._path(_LOG))
         try:
-            head, torn = _find_head(handle, size, keeper.read() or Head(older=self._older()))
+            head, torn = _find_head(handle, size, keeper.read() or Head(older=self._count_older()))
             record = bind_record(line, head, torn=torn)
             if size and size + len(record) > self._max_bytes:
                 os.close(handle)
@@ -213,7 +213,7 @@ class AuditLog:
             if handle >= 0:
                 os.close(handle)
 
-    def _older(self) -> int:
+    def _count_older(self) -> int:
         """Count the lines before the first record, when a chain begins."""
         count = 0
         for _, name in sorted(_list_files(self.folder), reverse=True):
@@ -420,13 +420,13 @@ def _list_files(folder: str) -> list[tuple[int, str]]:
 
 def _select(files: list[_File], chosen: AuditFilter, limit: int | None) -> Iterator[AuditEvent]:
     if limit is not None or chosen.since is not None:
-        files = _beginning(files, chosen, limit)
+        files = _files_from_first(files, chosen, limit)
     # With `until`, count from the last event that is old enough; newer ones are not read.
     most = limit if chosen.until is not None else None
     yield from islice(filter(chosen.takes, _forward(files, chosen.until)), most)
 
 
-def _beginning(files: list[_File], chosen: AuditFilter, limit: int | None) -> list[_File]:
+def _files_from_first(files: list[_File], chosen: AuditFilter, limit: int | None) -> list[_File]:
     """Return the files from the first wanted event on, without keeping events in memory.
 
     The search goes backward from the end. It stops after this many older events in a row: a few may

@@ -168,7 +168,7 @@ def _line(event: AuditEvent) -> bytes:
         try:
             fields["data"] = dict(event.data)
             text = _encode(fields)
-            if not _too_deep(text):
+            if not _is_too_deep(text):
                 return text.encode() + b"\n"
         except (ValueError, TypeError, RecursionError):
             pass
@@ -183,7 +183,7 @@ def _repr(data: object) -> str:
         return "nested too deeply to be written"
 
 
-def _too_deep(text: str) -> bool:
+def _is_too_deep(text: str) -> bool:
     """Whether the JSON text may be nested too deeply; most texts need only a count."""
     if text.count("[") + text.count("{") <= _MAX_DEPTH:
         return False
@@ -219,7 +219,7 @@ def decode_event(line: bytes) -> AuditEvent | None:
     """Return the event of a line; None for an invalid or partial one."""
     try:
         text = line.decode("utf-8")
-        found = None if _too_deep(text) else read_json(text)
+        found = None if _is_too_deep(text) else read_json(text)
     except ValueError:
         return None
     if not isinstance(found, dict):
@@ -339,7 +339,7 @@ class Check:
         """Check the next line."""
         link = link_of(line)
         if link is None:
-            self._take_unbound(path, number)
+            self._count_unbound(path, number)
             return
         if self._odd is not None and not link.torn:
             self._blame(self._odd, "is not a record of this log: it was changed or added")
@@ -355,7 +355,7 @@ class Check:
         self._compare_head()
         return Verified(self._records, self._unbound, self._broken, tuple(self._faults))
 
-    def _take_unbound(self, path: str, number: int) -> None:
+    def _count_unbound(self, path: str, number: int) -> None:
         if self._last is None:
             self._unbound += 1
             if self._head is not None and -1 < self._head.older < self._unbound:
@@ -374,7 +374,7 @@ class Check:
         elif missing < 0 and link.prev == NONE:
             self._blame(at, "a new chain begins here: the head of the one before was lost")
         elif missing < 0:
-            self._blame(at, f"record {link.seq} stands in the wrong place, after {last.seq}")
+            self._blame(at, f"record {link.seq} is in the wrong place, after {last.seq}")
         elif link.prev != self._hash:
             blamed = self._at if self._last is not None else at
             self._blame(blamed, "is not what was written: the record after it was bound to another")

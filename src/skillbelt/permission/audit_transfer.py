@@ -62,7 +62,7 @@ def move_audit(source: "Database", target: "Database") -> int:
 def move_files(log: AuditLog, target: "Database") -> int:
     """Copy the missing records of a log in files; return how many there are.
 
-    They are a chain of their own, named by this machine and the folder. Errors as of `move_audit`.
+    They form a separate chain, named by this machine and the folder. Errors as of `move_audit`.
     """
     place = log.folder
     checked = _require_whole(log.verify(), place)

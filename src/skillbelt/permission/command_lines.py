@@ -79,14 +79,14 @@ def _commands(command: str) -> list[list[_Word]]:
     found: list[list[_Word]] = []
     at = 0
     while True:
-        words, at = _words(command, at)
+        words, at = _read_words(command, at)
         found.append(_require_program(words))
         separator, at = _separator(command, at)
         if not separator or (separator in (";", "&") and not command[at:].strip(" \t")):
             return found
 
 
-def _words(command: str, at: int) -> tuple[list[_Word], int]:
+def _read_words(command: str, at: int) -> tuple[list[_Word], int]:
     """Return the words up to the next separator, and its position."""
     words: list[_Word] = []
     while True:
@@ -96,7 +96,7 @@ def _words(command: str, at: int) -> tuple[list[_Word], int]:
             if not words:
                 raise _Opaque
             return words, at
-        word, at = _word(command, at)
+        word, at = _read_word(command, at)
         words.append(word)
 
 
@@ -109,7 +109,7 @@ def _separator(command: str, at: int) -> tuple[str, int]:
     return command[at:end], end
 
 
-def _word(command: str, start: int) -> tuple[_Word, int]:
+def _read_word(command: str, start: int) -> tuple[_Word, int]:
     pieces: list[str] = []
     at, quoted, certain = start, False, True
     while at < len(command) and command[at] not in " \t;&|":
@@ -129,10 +129,10 @@ def _word(command: str, start: int) -> tuple[_Word, int]:
         certain = certain and char not in _GLOBS
         pieces.append(char)
         at += 1
-    return _spell("".join(pieces), command[start:at], quoted, certain), at
+    return _normalize_word("".join(pieces), command[start:at], quoted, certain), at
 
 
-def _spell(value: str, raw: str, quoted: bool, certain: bool) -> _Word:
+def _normalize_word(value: str, raw: str, quoted: bool, certain: bool) -> _Word:
     """Return the word in the normal form that rules are matched against."""
     if not quoted:
         return _Word(value, raw, certain)

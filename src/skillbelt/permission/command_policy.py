@@ -163,7 +163,7 @@ def split_words(command: str) -> list[str]:
     words: list[str] = []
     at = _skip_blanks(command, 0)
     while at < len(command):
-        word, at = _word(command, at)
+        word, at = _read_word(command, at)
         words.append(word)
         at = _skip_blanks(command, at)
     return words
@@ -175,7 +175,7 @@ def first_words(command: str, count: int) -> list[str]:
     at = len(command) if _assigns(command) else _skip_blanks(command, 0)
     while at < len(command) and len(words) < count:
         try:
-            word, at = _word(command, at)
+            word, at = _read_word(command, at)
         except RunRefused:
             break
         words.append(word)
@@ -194,13 +194,13 @@ def _skip_blanks(command: str, at: int) -> int:
     return at
 
 
-def _word(command: str, start: int) -> tuple[str, int]:
+def _read_word(command: str, start: int) -> tuple[str, int]:
     pieces: list[str] = []
     at = start
     while at < len(command) and command[at] not in " \t":
         if _is_syntax(command, at, at == start):
             raise _syntax(command[at])
-        piece, at = _piece(command, at)
+        piece, at = _read_quoted(command, at)
         pieces.append(piece)
     return "".join(pieces), at
 
@@ -214,7 +214,7 @@ def _is_syntax(command: str, at: int, first: bool) -> bool:
     return char in _SPECIAL
 
 
-def _piece(command: str, at: int) -> tuple[str, int]:
+def _read_quoted(command: str, at: int) -> tuple[str, int]:
     """Return the unquoted text up to the end of its quoting, and that position."""
     char = command[at]
     if char == "\\":

@@ -60,11 +60,11 @@ from skillbelt.trust import Trust
 from skillbelt.values import Diagnostic, Origin, is_remote
 
 if TYPE_CHECKING:
-    from skillbelt.permission import spelling
+    from skillbelt.permission import normal_forms
     from skillbelt.scan.inspector import SkillInspector
     from skillbelt.store import Store
 else:
-    spelling = Late("skillbelt.permission.spelling")  # cost: 1 ms, only for hosts and paths
+    normal_forms = Late("skillbelt.permission.normal_forms")  # cost: 1 ms, only for hosts and paths
 
 # Answers a request, or returns None to leave it to other listeners.
 Ask = Callable[[Pending], Answer | None]
@@ -73,7 +73,7 @@ Ask = Callable[[Pending], Answer | None]
 ASKER: ContextVar[Mapping[str, object]] = ContextVar("ASKER", default=MappingProxyType({}))
 _MAX_THROUGH = 4096  # skills already allowed in conversations
 _MAX_HELD = 256  # requests that are allowed for one conversation
-_MAX_SKILLS = 4096  # skills that were asked for lately; far more than wait at one time
+_MAX_SKILLS = 4096  # skills that were requested recently; far more than wait at one time
 _STALE = "it cannot be scanned any more for this old request: ask for the skill again"
 # Initiators that answer without reading the question.
 _UNREAD = ("--yes", "try")
@@ -178,14 +178,14 @@ class Gate:
     @property
     def policy(self) -> Policy:
         """The rules in order, weakest first, with their diagnostics."""
-        return self._compiled().policy
+        return self._compile_rules().policy
 
     @property
     def rules(self) -> RuleSet:
         """The rules, compiled for deciding."""
-        return self._compiled().rules
+        return self._compile_rules().rules
 
-    def _compiled(self) -> _Compiled:
+    def _compile_rules(self) -> _Compiled:
         settings, made = self.settings, self._made
         if made is None or made.settings is not settings:
             trusted = Trust(settings.state_dir).project(settings.project)
@@ -206,7 +206,7 @@ class Gate:
     @property
     def hides_skills(self) -> bool:
         """Whether any rule could hide a skill from an agent."""
-        return self._compiled().hides_skills
+        return self._compile_rules().hides_skills
 
     def permitted(self, agent: str | None, skills: Mapping[str, Skill]) -> Mapping[str, Skill]:
         """Return the skills that a model working as this agent may see."""
@@ -273,7 +273,7 @@ class Gate:
         A named project may have another path on each machine, so a skill's place in it is the path
         inside the project.
         """
-        request, settings = _spell(request), self.settings
+        request, settings = _normalize_patterns(request), self.settings
         place = below(request.origin, settings.worktree)
         if place and named_project(settings, self.policy.project_trusted):
             request = request._replace(origin=f"{_IN_PROJECT}{place}")
@@ -376,7 +376,7 @@ class Gate:
         if settled.by in ("once", "conversation", "always"):
             self.let_through(request)
             if settled.by == "conversation":
-                self._hold(request)
+                self._keep_for_conversation(request)
             self._note_approval(request, settled)
             return Decision(
                 allowed=True,
@@ -438,7 +438,7 @@ class Gate:
         """Return what the user allowed for a conversation; only this process keeps it."""
         return tuple(self._held.get(session, ()))
 
-    def _hold(self, request: Request) -> None:
+    def _keep_for_conversation(self, request: Request) -> None:
         if request.session and memorable(request):
             if len(self._held) >= _MAX_THROUGH:
                 self._held.clear()
@@ -747,12 +747,12 @@ def named_project(settings: Settings, trusted: bool) -> str:
     return settings.project_name if counts else ""
 
 
-def _spell(request: Request) -> Request:
+def _normalize_patterns(request: Request) -> Request:
     """Return the request with hosts and packages in the normal form of rules."""
     texts = request.patterns
     if request.type == "network":
         texts = tuple(
-            text if text.startswith(_SPELLED) else spelling.host_text(text) for text in texts
+            text if text.startswith(_SPELLED) else normal_forms.host_text(text) for text in texts
         )
     elif request.type == "install":
         texts = tuple(dict.fromkeys(form for text in texts for form in asked_texts(text)))
@@ -800,7 +800,7 @@ def tool_request(
     """
     names = _names(tool)
     kind = type_of(names[-1]) if argument else "tool"
-    if kind == "network" and spelling.is_file_url(argument):
+    if kind == "network" and normal_forms.is_file_url(argument):
         kind = "host_file"
     about = f"use {one_line(tool)}" + (f" on {exact(argument)}" if argument else "")
     if kind == "tool":
@@ -817,9 +817,9 @@ def tool_request(
         names = tuple(dict.fromkeys((*names, *SHELL_TOOLS)))
         patterns = simple_commands(argument)
     elif kind == "network":
-        patterns = (spelling.host_text(argument),)
+        patterns = (normal_forms.host_text(argument),)
     elif kind == "host_file":
-        patterns = spelling.path_texts(argument, home, folder)
+        patterns = normal_forms.path_texts(argument, home, folder)
     else:
         patterns = (argument,)
     return Request(

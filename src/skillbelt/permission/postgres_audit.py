@@ -1,7 +1,7 @@
 """The audit log of many machines in PostgreSQL, with the promises of the one in files.
 
-Each machine has a chain of records of its own: one chain for all would make each machine wait for
-the disk once for every record of every other (design/fleet.md has the figures). Of the events
+Each machine has its own chain of records: with one chain for all, each would wait for the disk
+once for every record of every other (design/fleet.md has the figures). Of the events
 that threads of a process append at once, one thread writes all.
 """
 
@@ -206,7 +206,7 @@ class PostgresAuditLog:
         if limit == 0:
             return
         tenant = self._tenant(chosen)
-        where, values = _where(chosen)
+        where, values = _build_condition(chosen)
         query = f"SELECT coalesce(max(id), 0) FROM skillbelt.audit WHERE {where}"
         [(last,)] = self._database.read(query, values, tenant)
         first = 0
@@ -229,7 +229,7 @@ class PostgresAuditLog:
         self, chain: str, after: int, end: int, chosen: AuditFilter
     ) -> Iterator[AuditEvent]:
         """Yield the matching events of a chain after a number, up to another."""
-        where, values = _where(chosen)
+        where, values = _build_condition(chosen)
         query = (
             "SELECT seq, record FROM skillbelt.audit WHERE chain = %s AND seq > %s AND seq <= %s"
             f" AND {where} ORDER BY seq LIMIT {_PAGE}"
@@ -338,7 +338,7 @@ def columns_of(event: AuditEvent) -> tuple[object, ...]:
     return (event.time if abs(event.time) < float("inf") else 0.0, *texts, *owner)
 
 
-def _where(chosen: AuditFilter) -> tuple[str, list[object]]:
+def _build_condition(chosen: AuditFilter) -> tuple[str, list[object]]:
     """Return the WHERE condition for the filter, and its values."""
     parts, values = ["TRUE"], list[object]()
     app, user = chosen.tenant or (None, None)

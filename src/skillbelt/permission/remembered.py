@@ -76,14 +76,14 @@ class RememberedAnswers:
             return None
         entries = self.all()
         self._change(_list_outdated(request, entries))
-        held = {entry.pattern: entry for entry in entries if _bound(entry) == binding(request)}
+        held = {entry.pattern: entry for entry in entries if _binding_of(entry) == binding(request)}
         found = [held.get(text) for text in wanted]
         return found[0] if None not in found else None
 
     def all(self, project: str | None = None) -> list[Remembered]:
         """Return every entry of the project, or of another one, oldest first."""
         project = self.project if project is None else project
-        state = self._store.state(_place(project))
+        state = self._store.state(_store_key(project))
         return sorted(_entries(state, project), key=lambda entry: (entry.time, entry.id))
 
     def revoke(self, id: str) -> Remembered | None:
@@ -119,7 +119,7 @@ class RememberedAnswers:
         delta: dict[str, str | None] = {_PREFIX + entry.id: None for entry in gone}
         delta |= {_PREFIX + entry.id: _encode(entry) for entry in made}
         if delta:
-            self._store.append(_place(self.project), [], delta)
+            self._store.append(_store_key(self.project), [], delta)
 
 
 def texts(request: Request) -> tuple[str, ...]:
@@ -142,7 +142,7 @@ def binding(request: Request) -> tuple[str, str, str, str, str]:
     return request.type, request.skill, request.hash, request.origin, request.exact
 
 
-def _bound(entry: Remembered) -> tuple[str, str, str, str, str]:
+def _binding_of(entry: Remembered) -> tuple[str, str, str, str, str]:
     return entry.type, entry.skill, entry.hash, entry.origin, entry.exact
 
 
@@ -154,7 +154,7 @@ def _list_outdated(request: Request, entries: Iterable[Remembered]) -> Iterator[
             yield entry
 
 
-def _place(project: str) -> SessionKey:
+def _store_key(project: str) -> SessionKey:
     return SessionKey(APP, project, "ledger")
 
 

@@ -29,6 +29,7 @@ from skillbelt.permission.rules import (
     Source,
     forms,
     meet,
+    quoted,
 )
 from skillbelt.records import NamedTuple
 from skillbelt.settings import FileSource, RuleTables, Settings, read_rules
@@ -36,9 +37,9 @@ from skillbelt.text import read_toml, toml_value
 from skillbelt.values import Diagnostic
 
 if TYPE_CHECKING:
-    from skillbelt.permission import spelling
+    from skillbelt.permission import normal_forms
 else:  # cost: 1 ms, only for hosts and paths
-    spelling = Late("skillbelt.permission.spelling")
+    normal_forms = Late("skillbelt.permission.normal_forms")
 
 # A key with all keys above it; a number is the index in a list.
 Key = tuple[str | int, ...]
@@ -67,7 +68,7 @@ def _tokens(text: str) -> Iterator[str]:
 
 
 class _Reader:
-    """Follows the tokens of a TOML text. It does not recurse, so nesting depth is no problem."""
+    """Follows the tokens of a TOML text. It does not recurse, so deep nesting does no harm."""
 
     def __init__(self) -> None:
         self.lines: dict[Key, int] = {}
@@ -110,11 +111,11 @@ class _Reader:
 
     def _value(self, token: str, line: int) -> None:
         if token not in "],}=.":
-            self._record(self._place(), line)
+            self._record(self._next_key(), line)
         if token == "[":
-            self._open.append((self._place(), 0))
+            self._open.append((self._next_key(), 0))
         elif token == "{":
-            self._open.append((self._place(), -1))
+            self._open.append((self._next_key(), -1))
             self._reading = "key"
         elif token in "]}" and self._open:
             self._open.pop()
@@ -128,7 +129,7 @@ class _Reader:
         else:
             self._open[-1] = (at, number + 1)
 
-    def _place(self) -> Key:
+    def _next_key(self) -> Key:
         """Return the key of the next value."""
         if self._open and self._open[-1][1] >= 0:
             return (*self._open[-1][0], self._open[-1][1])[:_TOO_DEEP]
@@ -324,8 +325,8 @@ class _File:
             at = ("agent", name)
             for key, table in self._mapping(at, agent).items():
                 if key != "permission":
-                    fault = f"unknown key {_quote(key)} of agent {_quote(name)}"
-                    raise self._wrong((*at, key), f"{fault}; only 'permission' is known")
+                    fault = f"unknown key {quoted(key)} of agent {quoted(name)}"
+                    raise self._make_error((*at, key), f"{fault}; only 'permission' is known")
                 yield from self._table((*at, key), table, like._replace(source="agent", agent=name))
 
     def _table(self, at: Key, value: object, like: Rule) -> Iterator[Rule]:
@@ -343,7 +344,9 @@ class _File:
         type = value.replace("-", "_") if isinstance(value, str) else ""
         if type != "*" and type not in TYPES:
             known = f"; known are {', '.join(TYPES)} and *"
-            raise self._wrong(at, f"unknown type {_quote(value)}{_closest(type, TYPES) or known}")
+            raise self._make_error(
+                at, f"unknown type {quoted(value)}{_closest(type, TYPES) or known}"
+            )
         return type
 
     def _read_typed(self, at: Key, value: object, like: Rule) -> Iterator[Rule]:
@@ -362,8 +365,8 @@ class _File:
             type = self._type((*place, "type"), fields.pop("type", None))
             pattern = fields.pop("pattern", "*")
             if not isinstance(pattern, str):
-                raise self._wrong(
-                    (*place, "pattern"), f"pattern must be text, not {_quote(pattern)}"
+                raise self._make_error(
+                    (*place, "pattern"), f"pattern must be text, not {quoted(pattern)}"
                 )
             named = like._replace(type=type, pattern=pattern)
             yield from self._rules(place, (*place, "pattern"), fields, named)
@@ -373,7 +376,7 @@ class _File:
     ) -> Iterator[Rule]:
         if len(like.pattern) > MAX_PATTERN_CHARS:
             most = f"a pattern may have {MAX_PATTERN_CHARS} characters"
-            raise self._wrong(written, f"{most}, this one has {len(like.pattern)}")
+            raise self._make_error(written, f"{most}, this one has {len(like.pattern)}")
         for key, value in fields.items():
             like = self._narrow((*at, key), key, value, like)
         self._check_host(written, like)
@@ -383,11 +386,11 @@ class _File:
 
     def _check_host(self, at: Key, rule: Rule) -> None:
         if fault := _no_host(rule):
-            raise self._wrong(at, fault)
+            raise self._make_error(at, fault)
 
     def _check_path(self, at: Key, rule: Rule) -> None:
         if fault := _matches_nothing(rule, self._home):
-            raise self._wrong(at, fault)
+            raise self._make_error(at, fault)
 
     def _narrow(self, at: Key, key: str, value: object, like: Rule) -> Rule:
         if key == "action":
@@ -400,17 +403,17 @@ class _File:
             return like._replace(agent=value)
         if key == "skill" and isinstance(value, str) and 0 < len(value) <= MAX_PATTERN_CHARS:
             return like._replace(skill=value)
-        raise self._wrong(at, self._unfit(key, value, like))
+        raise self._make_error(at, self._find_field_fault(key, value, like))
 
-    def _unfit(self, key: str, value: object, like: Rule) -> str:
+    def _find_field_fault(self, key: str, value: object, like: Rule) -> str:
         if key not in _FIELDS:
             known = f"; known are {', '.join(_FIELDS)}"
-            return f"unknown key {_quote(key)}{_closest(key, _FIELDS) or known}"
+            return f"unknown key {quoted(key)}{_closest(key, _FIELDS) or known}"
         if key == "agent" and isinstance(value, str):
             return (
-                f"these are the rules of agent {_quote(like.agent)} already; remove the key agent"
+                f"these are the rules of agent {quoted(like.agent)} already; remove the key agent"
             )
-        return f"{key} must be {_FIELDS[key]}, not {_quote(value)}"
+        return f"{key} must be {_FIELDS[key]}, not {quoted(value)}"
 
     def _read_listed(self, at: Key, value: object, action: Action, like: Rule) -> Iterator[Rule]:
         for number, text in enumerate(self._list(at, value)):
@@ -422,7 +425,7 @@ class _File:
                 else []
             )
             if not rules:
-                raise self._wrong(place, f"{_quote(text)} is not a rule{_EXAMPLES}")
+                raise self._make_error(place, f"{quoted(text)} is not a rule{_EXAMPLES}")
             for rule in rules:
                 self._check_host(place, rule)
                 self._check_path(place, rule)
@@ -432,17 +435,17 @@ class _File:
         for action in ACTIONS:
             if value == action:
                 return action
-        raise self._wrong(at, f"action must be {_FIELDS['action']}, not {_quote(value)}")
+        raise self._make_error(at, f"action must be {_FIELDS['action']}, not {quoted(value)}")
 
     def _mapping(self, at: Key, value: object) -> Mapping[str, object]:
         if isinstance(value, dict):
             return value
-        raise self._wrong(at, f"{'.'.join(map(str, at))} must be a table, not {_quote(value)}")
+        raise self._make_error(at, f"{'.'.join(map(str, at))} must be a table, not {quoted(value)}")
 
     def _list(self, at: Key, value: object) -> list[object]:
         if isinstance(value, list):
             return value
-        raise self._wrong(at, f"{'.'.join(map(str, at))} must be a list, not {_quote(value)}")
+        raise self._make_error(at, f"{'.'.join(map(str, at))} must be a list, not {quoted(value)}")
 
     def _line(self, at: Key) -> int:
         if self._json:
@@ -452,7 +455,7 @@ class _File:
             key = key[:-1]
         return self._lines.get(key, 1)
 
-    def _wrong(self, at: Key, what: str) -> ConfigError:
+    def _make_error(self, at: Key, what: str) -> ConfigError:
         return ConfigError(f"{self._path}:{self._line(at)}: {what}")
 
 
@@ -490,9 +493,9 @@ def _no_host(rule: Rule) -> str:
     if rule.type != "network":
         return ""
     try:
-        spelling.host_pattern(rule.pattern.removesuffix(":*"))
+        normal_forms.host_pattern(rule.pattern.removesuffix(":*"))
     except ValueError as error:
-        fault = f"{_quote(rule.pattern)} is not a host that a request can name: {error}"
+        fault = f"{quoted(rule.pattern)} is not a host that a request can name: {error}"
         return f"{fault}; write example.com, *.example.com or an address"
     return ""
 
@@ -503,13 +506,13 @@ def _matches_nothing(rule: Rule, home: str) -> str:
     Only for paths and secrets can the form of the pattern show that.
     """
     if rule.type == "secret" and not {"/", "*", "?"}.intersection(rule.pattern):
-        named = _quote(f"*/{rule.pattern}")
-        return f"{_quote(rule.pattern)} is not a secret of a skill; write SKILL/NAME, or {named}"
-    plain = spelling.path_pattern(rule.pattern, home) if rule.type == "host_file" else ""
+        named = quoted(f"*/{rule.pattern}")
+        return f"{quoted(rule.pattern)} is not a secret of a skill; write SKILL/NAME, or {named}"
+    plain = normal_forms.path_pattern(rule.pattern, home) if rule.type == "host_file" else ""
     if not plain or plain.startswith(("/", "*", "?", UNCLEAR)):
         return ""
     return (
-        f"{_quote(rule.pattern)} is not a path that a request can name; write an absolute path, "
+        f"{quoted(rule.pattern)} is not a path that a request can name; write an absolute path, "
         "~/... or $HOME/..., or begin with *"
     )
 
@@ -520,7 +523,7 @@ def spelled(rule: Rule, home: str) -> Iterator[Rule]:
     Paths and hosts get the normal form of requests, so that no other spelling evades the rule.
     """
     if rule.type == "host_file":
-        plain = spelling.path_pattern(rule.pattern, home)
+        plain = normal_forms.path_pattern(rule.pattern, home)
         if plain != rule.pattern:
             yield rule._replace(pattern=plain)
     if rule.type == "network":
@@ -533,7 +536,7 @@ def _host_rules(rule: Rule) -> Iterator[Rule]:
     bare = rule.pattern[:-2] if every_port else rule.pattern
     # A file with an invalid host was refused before; in code it matches nothing else.
     with suppress(ValueError):
-        plain = spelling.host_pattern(bare)
+        plain = normal_forms.host_pattern(bare)
         if plain != bare:
             yield rule._replace(pattern=plain)
         bare = plain
@@ -541,11 +544,6 @@ def _host_rules(rule: Rule) -> Iterator[Rule]:
         # After a host, `:*` means any port; after a command, its arguments. A deny or ask rule for
         # a host without a port covers every port.
         yield rule._replace(pattern=f"{bare}:?*")
-
-
-def _quote(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= _MAX_SHOWN_CHARS else f"{text[:_MAX_SHOWN_CHARS]}..."
 
 
 def _closest(word: str, known: Iterable[str]) -> str:
@@ -586,7 +584,7 @@ def _find_loosened(rule: Rule, strict: Iterable[Rule]) -> str:
         if (deny.type == rule.type or "*" in (deny.type, rule.type)) and meet(
             deny.pattern, rule.pattern
         ):
-            return f"deny {deny.type} {_quote(deny.pattern)} of {deny.path}:{deny.line}"
+            return f"deny {deny.type} {quoted(deny.pattern)} of {deny.path}:{deny.line}"
     return ""
 
 
@@ -596,7 +594,7 @@ def _diagnose_untrusted(rule: Rule, loosens: str) -> Diagnostic:
         severity="warning",
         path=rule.path,
         line=rule.line,
-        message=f"{rule.action} {rule.type} {_quote(rule.pattern)} does not count: it would loosen "
+        message=f"{rule.action} {rule.type} {quoted(rule.pattern)} does not count: it would loosen "
         f"{loosens}, and the project is not trusted",
         remedy="`skillbelt trust add` trusts it, if you know who wrote this file",
     )
@@ -608,7 +606,7 @@ def _untrusted_name(settings: Settings) -> Diagnostic:
         severity="warning",
         path=settings.sources["project_name"],
         line=None,
-        message=f"project_name = {_quote(settings.project_name)} does not count: answers for the "
+        message=f"project_name = {quoted(settings.project_name)} does not count: answers for the "
         "project of that name would count here, and this one is not trusted",
         remedy="`skillbelt trust add` trusts it, if you know who wrote this file",
     )
@@ -622,7 +620,7 @@ def _find_covered(rules: Iterable[Rule]) -> Iterator[Diagnostic]:
             agent = rule.agent if rule.source == "agent" else ""
             tables.setdefault((rule.path, rule.source, agent), []).append(rule)
     for table in tables.values():
-        later = RuleSet(_covering(rule) for rule in table)
+        later = RuleSet(_covering_rule(rule) for rule in table)
         for number, rule in enumerate(table):
             asked = Request(rule.type, ())
             places = [later.last(asked, form) for form in forms(rule.pattern)]
@@ -630,7 +628,7 @@ def _find_covered(rules: Iterable[Rule]) -> Iterator[Diagnostic]:
                 yield _diagnose_covered(rule, table[places[0]])
 
 
-def _covering(rule: Rule) -> Rule:
+def _covering_rule(rule: Rule) -> Rule:
     """Return the rule if it can cover others entirely, else one that matches nothing.
 
     Only rules without conditions and with one wildcard at an end count, because a look-up finds
@@ -649,8 +647,8 @@ def _diagnose_covered(rule: Rule, later: Rule) -> Diagnostic:
         severity="warning",
         path=rule.path,
         line=rule.line,
-        message=f"{rule.action} {rule.type} {_quote(rule.pattern)} never decides: "
-        f"{later.action} {later.type} {_quote(later.pattern)} in line {later.line} covers it",
+        message=f"{rule.action} {rule.type} {quoted(rule.pattern)} never decides: "
+        f"{later.action} {later.type} {quoted(later.pattern)} in line {later.line} covers it",
         remedy="put the general rule first, or remove this one",
     )
 

@@ -133,9 +133,9 @@ class Rule(_RuleFields):
         _check_word("Rule", "initiator", initiator, ("", *INITIATORS))
         if not isinstance(pattern, str) or len(pattern) > MAX_PATTERN_CHARS:
             wanted = f"text of at most {MAX_PATTERN_CHARS} characters"
-            raise ConfigError(f"Rule: pattern must be {wanted}, not {_quote(pattern)}")
+            raise ConfigError(f"Rule: pattern must be {wanted}, not {quoted(pattern)}")
         if not isinstance(skill, str) or len(skill) > MAX_PATTERN_CHARS:
-            raise ConfigError(f"Rule: skill must be the name of a skill, not {_quote(skill)}")
+            raise ConfigError(f"Rule: skill must be the name of a skill, not {quoted(skill)}")
         return super().__new__(
             cls,
             type=type,
@@ -178,10 +178,11 @@ def _check_word(where: str, field: str, value: object, known: tuple[str, ...]) -
     close = closest(value, filter(None, known), most=1) if isinstance(value, str) else []
     hint = f"; did you mean {close[0]!r}?" if close else ""
     allowed = ", ".join(map(repr, known))
-    raise ConfigError(f"{where}: {field} must be one of {allowed}, not {_quote(value)}{hint}")
+    raise ConfigError(f"{where}: {field} must be one of {allowed}, not {quoted(value)}{hint}")
 
 
-def _quote(value: object) -> str:
+def quoted(value: object) -> str:
+    """Return the value for an error, cut if it is long."""
     text = repr(value)
     return text if len(text) <= _MAX_SHOWN_CHARS else f"{text[:_MAX_SHOWN_CHARS]}..."
 
@@ -192,7 +193,7 @@ def checked_rules(rules: Iterable[Rule]) -> tuple[Rule, ...]:
     for rule in given:
         if not isinstance(rule, Rule):
             raise ConfigError(
-                f'rules: {_quote(rule)} is not a Rule; write Rule("run", "git *", "allow")'
+                f'rules: {quoted(rule)} is not a Rule; write Rule("run", "git *", "allow")'
             )
     return tuple(Rule(*rule) for rule in given)  # `_replace` checks nothing
 
@@ -202,7 +203,7 @@ def checked_answer(given: object) -> Answer | None:
     if given is None or isinstance(given, Answer):
         return given
     raise ConfigError(
-        f'ask: the callback returned {_quote(given)}; return Answer("once"), '
+        f'ask: the callback returned {quoted(given)}; return Answer("once"), '
         'Answer("conversation"), Answer("always"), Answer("reject"), or None to leave the request '
         "to others"
     )
@@ -256,10 +257,14 @@ def forms(pattern: str) -> tuple[str, ...]:
 
 def meet(one: str, other: str) -> bool:
     """Whether some text may match both patterns; False is certain."""
-    return any(_near(a, b) and _near(a[::-1], b[::-1]) for a in forms(one) for b in forms(other))
+    return any(
+        _may_overlap(a, b) and _may_overlap(a[::-1], b[::-1])
+        for a in forms(one)
+        for b in forms(other)
+    )
 
 
-def _near(one: str, other: str) -> bool:
+def _may_overlap(one: str, other: str) -> bool:
     """Whether a text may begin as both patterns do."""
     mine, others = _literal_prefix(one), _literal_prefix(other)
     if mine == one:
@@ -330,12 +335,12 @@ class RuleSet:
                 rules, projects = self._theirs
                 self._untrusting = RuleSet(rules, projects, project_trusted=False)
             return self._untrusting.decide(request)
-        rule = self._decisive(request)
+        rule = self._find_deciding(request)
         if self._bounds is not None:
-            rule = self._stricter(rule, self._bounds._decisive(request))
+            rule = self._pick_stricter(rule, self._bounds._find_deciding(request))
         return rule.action, rule
 
-    def _decisive(self, request: Request) -> Rule:
+    def _find_deciding(self, request: Request) -> Rule:
         view = self._view(request)
         least = self._strictest_tool(request) if request.tools else -1
         decisive: Rule | None = None
@@ -348,7 +353,7 @@ class RuleSet:
                 if request.type == "run":
                     rule = self._run(view, text, rule)
                 elif request.type == "host_file" and not LOOKING_TOOLS.isdisjoint(request.tools):
-                    rule = self._stricter(rule, self._strictest_inside(view, text))
+                    rule = self._pick_stricter(rule, self._strictest_inside(view, text))
             if decisive is None or _weight(rule) > _weight(decisive):
                 decisive = rule
         return decisive or self._found[-1]
@@ -377,9 +382,9 @@ class RuleSet:
         for inner in begun.commands:
             if depth < _MAX_DEPTH and not inner.startswith(OPAQUE):
                 found = self._found[view.last(inner)]
-                rule = self._stricter(rule, self._run(view, inner, found, depth + 1))
+                rule = self._pick_stricter(rule, self._run(view, inner, found, depth + 1))
         if begun.unclear or (begun.commands and depth >= _MAX_DEPTH):
-            rule = self._stricter(rule, self._ask_for_hidden(view, text))
+            rule = self._pick_stricter(rule, self._ask_for_hidden(view, text))
         return rule
 
     def _ask_for_hidden(self, view: _View, text: str) -> Rule:
@@ -415,9 +420,9 @@ class RuleSet:
         """Apply deny and ask rules by name at every path; an allow rule needs the path."""
         program, blank, rest = text.partition(" ")
         named = self._found[view.last(f"{program.rpartition('/')[2]}{blank}{rest}")]
-        return self._stricter(rule, named)
+        return self._pick_stricter(rule, named)
 
-    def _stricter(self, rule: Rule, other: Rule) -> Rule:
+    def _pick_stricter(self, rule: Rule, other: Rule) -> Rule:
         """Return the other rule if it is explicit and the stricter of the two."""
         return other if self._is_strict(other) and _weight(other) > _weight(rule) else rule
 
@@ -548,7 +553,7 @@ def _is_skill(named: str, skill: str) -> bool:
 
 
 def _is_asker(rule: Rule, initiator: str, trusted: bool) -> bool:
-    # A name is no proof: an allow rule for a skill's name does not hold for an untrusted checkout.
+    # A name proves nothing: an allow rule for a skill's name does not cover an untrusted checkout.
     by_name = bool(rule.skill) and rule.action == "allow" and rule.trusted is None
     return rule.initiator in ("", initiator) and (True if by_name else rule.trusted) in (
         None,

@@ -119,7 +119,7 @@ class SharedRequests:
         delta: dict[str, str | None] = {
             key: None
             for key, value in self._store.state(self._desk).items()
-            if key.startswith(_LISTENER) and not _fresh(value, now)
+            if key.startswith(_LISTENER) and not _is_fresh(value, now)
         }
         delta[_LISTENER + self.id] = repr(now) if listening else None
         self._store.append(self._desk, [], delta)
@@ -132,7 +132,7 @@ class SharedRequests:
         now = self._store.now()
         known = (_LISTENER + self.id, _LISTENER + asker)
         return any(
-            key.startswith((_LISTENER, _FOR_ALL)) and key not in known and _fresh(value, now)
+            key.startswith((_LISTENER, _FOR_ALL)) and key not in known and _is_fresh(value, now)
             for key, value in self._store.state(self._desk).items()
         )
 
@@ -146,7 +146,7 @@ class SharedRequests:
             attended=attended,
         )
         self._store.append(
-            self._place(pending.id), [NewEvent("asked", data=_encode_request(posted))]
+            self._key_of(pending.id), [NewEvent("asked", data=_encode_request(posted))]
         )
         self._wake()
 
@@ -165,12 +165,12 @@ class SharedRequests:
         return posted is not None and has_ended(posted.process)
 
     def _open(self, id: str) -> Posted | None:
-        events = self._store.events(self._place(id))
+        events = self._store.events(self._key_of(id))
         return _decode_posted(id, self._project, events[0]) if len(events) == 1 else None
 
     def settle(self, id: str, settled: Settled) -> bool:
         """Settle the request; False when it already had an outcome, which then counts."""
-        place = self._place(id)
+        place = self._key_of(id)
         [event] = self._store.append(place, [NewEvent("settled", data=_encode_outcome(settled))])
         if event.seq == 1:
             # The requester removed its request meanwhile.
@@ -180,13 +180,13 @@ class SharedRequests:
 
     def outcome(self, id: str) -> Settled | None:
         """Return the first outcome of the request, or None."""
-        for event in self._store.events(self._place(id), after=1):
+        for event in self._store.events(self._key_of(id), after=1):
             return _decode_outcome(event)
         return None
 
     def remove(self, id: str) -> None:
         """Delete the request from the store."""
-        self._store.delete(self._place(id))
+        self._store.delete(self._key_of(id))
         self._store.wake(_EVERYWHERE)
 
     def _wake(self) -> None:
@@ -227,7 +227,7 @@ class SharedRequests:
     def _read(self, id: str) -> Posted | None:
         """Like `find`, but remove an invalid request, and return None when the store fails."""
         try:
-            events = self._store.events(self._place(id))
+            events = self._store.events(self._key_of(id))
         except SkillbeltError:
             return None
         posted = _decode_posted(id, self._project, events[0]) if events else None
@@ -235,7 +235,7 @@ class SharedRequests:
             self.remove(id)
         return posted if len(events) == 1 else None
 
-    def _place(self, id: str) -> SessionKey:
+    def _key_of(self, id: str) -> SessionKey:
         return SessionKey(APP, self._project, _POSTED + id)
 
 
@@ -248,14 +248,14 @@ class EveryRequest:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._key = _FOR_ALL + os.urandom(8).hex()
-        self._place = SessionKey(APP, "", "inbox")
+        self._inbox = SessionKey(APP, "", "inbox")
         self._seen: dict[str, Posted] = {}
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
 
     def listen(self) -> None:
         """Publish that this process answers requests of every project, until `close`."""
-        self._beat(repr(self._store.now()))
+        self._publish(repr(self._store.now()))
         self._thread = threading.Thread(
             target=self._keep_publishing, name="skillbelt-inbox", daemon=True
         )
@@ -267,7 +267,7 @@ class EveryRequest:
         if self._thread is not None:
             self._thread.join()
             with _log_failure("cannot tell other processes that no one answers here any more"):
-                self._beat(None)
+                self._publish(None)
 
     def watch(self) -> StoreWatch:
         """Return a subscription to changes of any project's requests."""
@@ -298,19 +298,19 @@ class EveryRequest:
     def _keep_publishing(self) -> None:
         while not self._over.wait(BEAT_SECONDS):
             with _log_failure("cannot tell other processes who answers"):
-                self._beat(repr(self._store.now()))
+                self._publish(repr(self._store.now()))
 
-    def _beat(self, value: str | None) -> None:
+    def _publish(self, value: str | None) -> None:
         now = self._store.now()
         delta: dict[str, str | None] = {
             key: None
-            for key, text in self._store.state(self._place).items()
-            if key.startswith(_FOR_ALL) and not _fresh(text, now)
+            for key, text in self._store.state(self._inbox).items()
+            if key.startswith(_FOR_ALL) and not _is_fresh(text, now)
         }
-        self._store.append(self._place, [], {**delta, self._key: value})
+        self._store.append(self._inbox, [], {**delta, self._key: value})
 
 
-def _fresh(value: str, now: float) -> bool:
+def _is_fresh(value: str, now: float) -> bool:
     try:
         return abs(now - float(value)) < STALE_SECONDS
     except ValueError:
@@ -371,11 +371,11 @@ def _encode_request(posted: Posted) -> dict[str, object]:
         "time": posted.pending.time,
         "process": posted.process,
         "attended": posted.attended,
-        "request": {**request._asdict(), "metadata": _plain(request.metadata)},
+        "request": {**request._asdict(), "metadata": _plain_metadata(request.metadata)},
     }
 
 
-def _plain(metadata: Mapping[str, object]) -> dict[str, object]:
+def _plain_metadata(metadata: Mapping[str, object]) -> dict[str, object]:
     """Return the metadata as JSON; values that are not JSON as their repr."""
     try:
         plain: dict[str, object] = read_json(json.dumps(dict(metadata), allow_nan=False))
@@ -405,15 +405,15 @@ def _decode_posted(id: str, project: str, event: Event) -> Posted | None:
 def _decode_request(fields: Mapping[str, Any]) -> Request:
     values: dict[str, Any] = {name: fields[name] for name in Request._fields}
     for name in ("patterns", "always", "tools"):
-        values[name] = tuple(map(_text, fields[name]))
+        values[name] = tuple(map(_require_text, fields[name]))
     values["trusted"] = fields["trusted"] is True
     values["metadata"] = dict(fields["metadata"])
     for name in _WORDS:
-        _text(fields[name])
+        _require_text(fields[name])
     return Request(**values)
 
 
-def _text(value: object) -> str:
+def _require_text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"not a text: {value!r}")
     return value
@@ -429,7 +429,9 @@ def _decode_outcome(event: Event) -> Settled:
     try:
         if data["answer"] is None:
             return {one.by: one for one in (TIMEOUT, NO_LISTENER, DISPOSED)}[data["by"]]
-        fields: dict[str, Any] = {name: _text(data["answer"][name]) for name in Answer._fields}
+        fields: dict[str, Any] = {
+            name: _require_text(data["answer"][name]) for name in Answer._fields
+        }
         answer = Answer(**fields)
         return Settled(answer, BY[answer.kind])
     except (KeyError, TypeError, ConfigError):
@@ -537,7 +539,7 @@ class WaitingRequests:
             for entry in waiting:
                 entry.takers.add(number)
         if elsewhere:
-            self._beat()
+            self._publish_listening()
             self._poll()
         for entry in waiting:
             self._publish(entry, {number: callback})
@@ -615,7 +617,7 @@ class WaitingRequests:
         if poller is not None:
             poller.join()
         if listened:
-            self._beat()
+            self._publish_listening()
         for entry in entries:
             # The waiting call gets its answer even if the store cannot be written.
             with _log_failure("cannot withdraw a permission request"):
@@ -861,14 +863,14 @@ class WaitingRequests:
                 self._abroad.clear()
             waiting = [*self._entries.values(), *self._abroad.values()]
         if last:
-            self._beat()
+            self._publish_listening()
             self._wake.set()
         for entry in waiting:
             self._drop_listener(entry, number)
 
     # The store
 
-    def _beat(self) -> None:
+    def _publish_listening(self) -> None:
         """Publish in the store whether this process listens.
 
         A failure of the store does not stop listening in this process.
@@ -922,7 +924,7 @@ class WaitingRequests:
                 seen = self._poll_once(shared, seen)
             if self._public and time.monotonic() - beat >= BEAT_SECONDS:
                 beat = time.monotonic()
-                self._beat()
+                self._publish_listening()
             self._wake.wait(self._poll_seconds)
             self._wake.clear()
 

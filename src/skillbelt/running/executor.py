@@ -1,6 +1,7 @@
-"""Carries out runs: check, stage, ask, provide, start, collect, record, in this order.
+"""The workbench: check, stage, ask for, provide, start, collect and record a run, in this order.
 
-Everything that can be refused is refused before the command starts.
+Everything that can be refused is refused before the command starts. An executor (`executors`)
+starts the command, on this machine or on another one.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ from skillbelt.running.job import (
     write_editor,
 )
 from skillbelt.running.named_files import ground_of
-from skillbelt.running.needs import StartedIn, Wishes, find_needs
+from skillbelt.running.needed_packages import StartedIn, Wishes, find_needs
 from skillbelt.running.observed import add_observed
 from skillbelt.running.outputs import (
     HINT,
@@ -136,7 +137,7 @@ from skillbelt.tracing import skill_attributes, span
 from skillbelt.values import Capabilities, Limits
 
 if TYPE_CHECKING:
-    from skillbelt.running.keeper import WorkspaceKeeper
+    from skillbelt.running.workspace_keeper import WorkspaceKeeper
 
 # An unused workspace is removed after a week.
 WORKSPACE_IDLE_SECONDS = 7 * 24 * 3600.0
@@ -243,7 +244,8 @@ class Workbench:
         """Return the keeper that shares workspaces with other machines; None on one machine."""
         if not self.settings.objects:
             return None
-        from skillbelt.running.keeper import WorkspaceKeeper  # cost: 20 ms, only with many machines
+        # cost: 20 ms, only with many machines
+        from skillbelt.running.workspace_keeper import WorkspaceKeeper
 
         # Machines that share a project by its name may have it in different folders.
         name = named_project(self.settings, self.gate.policy.project_trusted)
@@ -252,7 +254,7 @@ class Workbench:
     def tidy(self, *, now: bool = False) -> list[Cleaned]:
         """Remove unused workspaces and packages; once a day, or `now`."""
         place = place_of(self.folder, self.owner)
-        if not now and not _due(os.path.join(place, LOCKS, "tidied")):
+        if not now and not _claim_daily(os.path.join(place, LOCKS, "tidied")):
             return []
         limits = self.settings.limits
         with span("workspace.cleanup", path=place):
@@ -265,7 +267,7 @@ class Workbench:
         if self.owner is not None:
             # The shelters belong to all projects: one of these checks them each day.
             shelters = [one for one in SHELTERS if os.path.isdir(one)]
-            due = [one for one in shelters if now or _due(os.path.join(one, ".tidied"))]
+            due = [one for one in shelters if now or _claim_daily(os.path.join(one, ".tidied"))]
             idle = WORKSPACE_IDLE_SECONDS
             cleaned += clean_orphans(due, idle_seconds=idle, now=time.time())
         if self._keeper is not None:
@@ -275,7 +277,9 @@ class Workbench:
                 cleaned += clean_environments(cache, max_bytes=limits.max_packages_bytes)
         for one in cleaned:
             left = f"; left: {one_line(one.left[0])}" if one.left else ""
-            self._say(f"cleared away {one.name} ({one.reason}): {one.size_bytes:,} bytes{left}")
+            self._report_progress(
+                f"cleared away {one.name} ({one.reason}): {one.size_bytes:,} bytes{left}"
+            )
         return cleaned
 
     @property
@@ -396,7 +400,7 @@ class Workbench:
             if watch.is_over is not None and watch.is_over():
                 raise RunRefused("the call was cancelled before the command started")
             run.began = run.workspace.mark_time()
-            self._say(f"running {run.skill.name}: {run.shown}")
+            self._report_progress(f"running {run.skill.name}: {run.shown}")
             run.recorder = _begin_record(run) if run.gate.is_recorded else None
             run.followed = watch.listener is not None
             watch, secrets = record_output(watch, run.recorder), run.redacts
@@ -416,7 +420,7 @@ class Workbench:
                 _count_outcome(outcome, run.sandbox.name)
                 return outcome
 
-    def _say(self, text: str) -> None:
+    def _report_progress(self, text: str) -> None:
         if self._progress is not None:
             self._progress(text)
 
@@ -473,7 +477,7 @@ class Workbench:
     def _stage(self, run: Run, stack: ExitStack) -> None:
         """Copy the skill into the workspace, and the inputs to a private folder."""
         run.workspace = self._enter_workspace(run, stack)
-        self._say(f"staging {run.skill.name}")
+        self._report_progress(f"staging {run.skill.name}")
         seconds = timeout_of(run.call, run.limits.run_timeout_seconds)
         # Not held while a person is asked, as for inputs that come from another skill.
         place = f"{SKILLS}/{run.skill.name}"
@@ -532,7 +536,7 @@ class Workbench:
 
         if not run.call.inputs:
             return Inputs(run.workspace, ())
-        self._say(f"bringing in {len(run.call.inputs)} inputs")
+        self._report_progress(f"bringing in {len(run.call.inputs)} inputs")
         with span("workspace.stage.files", count=len(run.call.inputs)) as staging:
             inputs = Inputs(
                 run.workspace,
@@ -682,7 +686,7 @@ class Workbench:
         if run.egress is not None:
             run.egress.close()  # reports the connections that were still open
         patterns = run.wanted.globs if run.wanted else ()
-        self._say("collecting")
+        self._report_progress("collecting")
         with span("workspace.collect", patterns=", ".join(patterns), count=len(patterns)):
             collected = self._collect(run)
         once = run.who.once
@@ -801,7 +805,7 @@ def _refused_connections(connections: Iterable[Connection]) -> list[str]:
     return [f"refused: {one_line(reason)}" for reason in islice(reasons, _MAX_REFUSED)]
 
 
-def _due(mark: str) -> bool:
+def _claim_daily(mark: str) -> bool:
     """Whether a day has passed since the last time; if so, set the mark to now."""
     with suppress(FileNotFoundError):
         if time.time() - os.stat(mark).st_mtime < _DAY_SECONDS:

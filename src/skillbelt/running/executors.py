@@ -1,4 +1,4 @@
-"""Executors carry out the commands of allowed runs: on this machine, or on nodes elsewhere.
+"""Executors start the commands of allowed runs: on this machine, or on nodes elsewhere.
 
 The workbench makes all decisions before: it checks, stages, asks and resolves. An executor gets an
 allowed run and starts its command. Afterwards the workbench finds the files that the command wrote,

@@ -179,7 +179,7 @@ class RunHistory:
 
     def forget(self, session: str) -> int:
         """Delete the runs of a conversation; return how many."""
-        mark, gone, after = _mark(session), 0, None
+        mark, gone, after = _session_mark(session), 0, None
         while infos := self._store.sessions(APP, _OWNER, after=after, limit=500):
             after = infos[-1].key
             gone += sum(self._store.delete(one.key) for one in infos if mark in one.key.session)
@@ -198,7 +198,8 @@ class RunRecorder:
 
     def __init__(self, store: Store, run: PastRun) -> None:
         """Take the facts that are known before the start, and create the id of the run."""
-        self.id = f"{_LATEST - int(run.time * 1000):014x}{_mark(run.session)}{os.urandom(4).hex()}"
+        order = f"{_LATEST - int(run.time * 1000):014x}"  # the newest run sorts first
+        self.id = f"{order}{_session_mark(run.session)}{os.urandom(4).hex()}"
         self._run = run._replace(id=self.id)
         self._store, self._key = store, SessionKey(APP, _OWNER, self.id)
         self._lock, self._over = threading.Lock(), threading.Event()
@@ -316,7 +317,7 @@ def _has_state(run: PastRun, state: str) -> bool:
     return state in ("", run.state)
 
 
-def _mark(session: str) -> str:
+def _session_mark(session: str) -> str:
     """Return the common part of the ids of a conversation's runs."""
     return f"-{hashlib.sha256(session.encode('utf-8', 'replace')).hexdigest()[:12]}-"
 
@@ -329,7 +330,9 @@ def _decode(id: str, text: str) -> PastRun | None:
     """Read a run of the store; None when it is not one."""
     try:
         found = read_json(text)
-        steps = tuple(Step(str(a), float(b), float(c)) for a, b, c in found["steps"])
+        steps = tuple(
+            Step(str(name), float(start), float(length)) for name, start, length in found["steps"]
+        )
         known = {name: found[name] for name in PastRun._fields}
         run = PastRun(**{**known, "id": id, "steps": steps, "facts": dict(found["facts"])})
     except (BadJson, KeyError, TypeError, ValueError):

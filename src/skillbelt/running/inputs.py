@@ -150,39 +150,6 @@ class _CopiedInput(NamedTuple):
         return facts
 
 
-def stage_inputs(
-    workspace: Workspace,
-    inputs: Sequence[Mapping[str, object]],
-    *,
-    artifacts: Artifacts | None = None,
-    host_roots: Sequence[str] = (),
-    permit_host: Callable[[HostInput], None] | None = None,
-    stage_skill: Callable[[str], str] | None = None,
-    run: str = "",
-    remaps: bool = True,
-    limits: Limits = _LIMITS,
-) -> list[StagedInput]:
-    """Put each input at its destination; an invalid one raises RunRefused before anything is done.
-
-    `permit_host` is called with each file or folder of the host, and raises to refuse it. Without
-    it, everything outside `host_roots` is refused. `stage_skill` stages the skill of that name and
-    returns the path of its copy in the workspace, which the run sees in `skills/` if the sandbox
-    `remaps`.
-    """
-    job = Inputs(
-        workspace,
-        inputs,
-        artifacts=artifacts,
-        host_roots=host_roots,
-        stage_skill=stage_skill,
-        run=run,
-        remaps=remaps,
-        limits=limits,
-    )
-    with job:
-        return job.place(permit_host)
-
-
 # Arguments
 
 
@@ -234,7 +201,7 @@ def _check_apart(wanted: Iterable[_ParsedInput]) -> None:
         if other != one.source:
             raise RunRefused(
                 f"two inputs go to {one.to[:200]!r}: {other[:200]!r} and {one.source[:200]!r}; "
-                "give one of them a `to` of its own (FROM=TO at the command line)"
+                "give one of them another `to` (FROM=TO at the command line)"
             )
 
 
@@ -311,7 +278,7 @@ class Inputs:
         self._names: list[str] = []
         try:
             for each in wanted:
-                self._taken.append(self._take(each))
+                self._taken.append(self._copy_input(each))
         except BaseException:
             self.close()
             raise
@@ -364,10 +331,10 @@ class Inputs:
                 raise one.fault
         for one in self._taken:
             with _name_input_in_errors(one.wanted):
-                self._put(one)
+                self._place_input(one)
         return [one.staged for one in self._taken]
 
-    def _take(self, wanted: _ParsedInput) -> _CopiedInput:
+    def _copy_input(self, wanted: _ParsedInput) -> _CopiedInput:
         """Copy one input to the private folder."""
         with _name_input_in_errors(wanted):
             if wanted.scheme == "artifact":
@@ -585,7 +552,7 @@ class Inputs:
             write(keep(os.open(name, NEW_FILE, 0o600, dir_fd=self._private())))
         return name
 
-    def _put(self, taken: _CopiedInput) -> None:
+    def _place_input(self, taken: _CopiedInput) -> None:
         """Move one to its destination; an existing file is replaced, never written to."""
         last = posixpath.basename(taken.wanted.to)
         if taken.link:

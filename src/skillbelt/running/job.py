@@ -109,7 +109,7 @@ def environment(run: Run) -> dict[str, str]:
     # No folder that a run can write is on it, and no program of a package comes before the
     # system's.
     path = [packages.interpreter if packages else "", ours if first else "", _SYSTEM_PATH,
-            _python_folder(), *_of_packages(run), "" if first else ours,
+            _python_folder(), *_package_programs(run), "" if first else ours,
             *(folder for _, folder in run.program_folders), *_own_programs(run)]  # fmt: skip
     # Without its own mounts, a run would share /tmp with all users; it is closed there.
     temporary = "/tmp" if run.remaps else os.path.join(run.root, run.folder)
@@ -143,7 +143,7 @@ def _place_of_programs(run: Run) -> str:
     return _PROGRAMS if run.remaps else run.programs.folder
 
 
-def _of_packages(run: Run) -> Iterable[str]:
+def _package_programs(run: Run) -> Iterable[str]:
     """Yield the folder of the packages' programs, after ours for those that must not listen."""
     if run.packages is None:
         return

@@ -258,7 +258,7 @@ def _named_script(name: str, paths: Sequence[str], scripts: Sequence[str], skill
     """Return the script of that path, or the candidate of that name, with or without suffix."""
     path = _check_path(name, skill)
     if path in paths:
-        return _runnable(path)
+        return _check_ending(path)
     found = [one for one in scripts if name in (basename(one), splitext(basename(one))[0])]
     if len(found) != 1:
         fault = f"has {'more than one' if found else 'no'} script {one_line(name)!r}"
@@ -274,7 +274,7 @@ def _check_path(name: str, skill: Skill) -> str:
         raise PathEscape(name[:200], skill.dir, "leads out of the skill's folder") from escape
 
 
-def _runnable(path: str) -> str:
+def _check_ending(path: str) -> str:
     if splitext(path)[1] not in INTERPRETERS:
         endings = ", ".join(INTERPRETERS)
         raise RunRefused(f"{one_line(path)!r} cannot be executed; a script ends in {endings}")
@@ -283,7 +283,11 @@ def _runnable(path: str) -> str:
 
 def _choose(input: object, paths: Sequence[str], scripts: Sequence[str], skill: Skill) -> str:
     action = input.get("action") if isinstance(input, dict) else None
-    found = [path for path in scripts if path.startswith("scripts/") and _stem(path) == action]
+    found = [
+        path
+        for path in scripts
+        if path.startswith("scripts/") and _name_without_ending(path) == action
+    ]
     declared = "" if found else _declared_script(skill)
     if declared:
         return _named_script(declared, paths, scripts, skill)
@@ -291,11 +295,11 @@ def _choose(input: object, paths: Sequence[str], scripts: Sequence[str], skill: 
     if len(found) == 1:
         return found[0]
     if not found:
-        _refuse_nothing(skill, paths)
-    _refuse(skill, "has more than one script", found, _advice(action))
+        _refuse_empty_skill(skill, paths)
+    _refuse(skill, "has more than one script", found, _advise(action))
 
 
-def _refuse_nothing(skill: Skill, paths: Sequence[str]) -> NoReturn:
+def _refuse_empty_skill(skill: Skill, paths: Sequence[str]) -> NoReturn:
     """Raise RunRefused that says where a module or a script is expected, and which lie deeper."""
     places = (
         "no .wasm in its folder or in wasm/, no script in scripts/ and no main, index or script"
@@ -312,7 +316,7 @@ def _refuse_nothing(skill: Skill, paths: Sequence[str]) -> NoReturn:
     raise RunRefused(f"skill {skill.name!r} {fault}")
 
 
-def _stem(path: str) -> str:
+def _name_without_ending(path: str) -> str:
     return splitext(basename(path))[0]
 
 
@@ -322,7 +326,7 @@ def _declared_script(skill: Skill) -> str:
     return value.strip() if isinstance(value, str) else ""
 
 
-def _advice(action: object) -> str:
+def _advise(action: object) -> str:
     known = f"; action {one_line(action[:80])!r} names none" if isinstance(action, str) else ""
     return f"give one as script, or the input an action that is its name{known}"
 

@@ -75,10 +75,10 @@ def find_keyring() -> SystemKeyring | None:
         given = import_module("keyring").get_keyring()  # extra: secrets
     except Exception:  # not installed, or the back end that the user chose cannot be loaded
         return None
-    return next((SystemKeyring(one) for one in _parts(given) if _counts(one)), None)
+    return next((SystemKeyring(one) for one in _list_backends(given) if _counts(one)), None)
 
 
-def _parts(backend: Any) -> Iterator[Any]:
+def _list_backends(backend: Any) -> Iterator[Any]:
     """Yield the keyrings behind one that only tries others in turn."""
     if type(backend).__module__ == _CHAINER:
         yield from backend.backends

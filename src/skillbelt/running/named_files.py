@@ -112,10 +112,10 @@ def loose_files(call: RunCall, line: Line, ground: Ground, script: str = "") -> 
     certain &= all(map(_is_clean, words)) if script else _is_unwritten(ground)
     for value in call.env.values():
         # A variable may name a folder that a program loads code from.
-        certain &= not any(_may_load_code(piece, ground) for piece in _pieces(value))
+        certain &= not any(_may_load_code(piece, ground) for piece in _split_word(value))
     found: dict[str, str] = {}
     reader = _FileHasher(ground.workspace)
-    pieces = sorted({piece for word in words for piece in _pieces(word)})
+    pieces = sorted({piece for word in words for piece in _split_word(word)})
     certain &= len(pieces) <= _MOST_FILES
     for piece in pieces[:_MOST_FILES]:
         path = ground.place(piece)
@@ -166,7 +166,7 @@ def _is_clean(word: str) -> bool:
     )
 
 
-def _pieces(word: str) -> list[str]:
+def _split_word(word: str) -> list[str]:
     whole = (piece for piece in (word, *_BETWEEN.split(word)) if piece and "\0" not in piece)
     # An option with a path, as in `-Iwork`.
     return list(dict.fromkeys(one for piece in whole for one in (piece, piece[2:]) if one))

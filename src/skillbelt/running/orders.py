@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from skillbelt.errors import PermissionDenied, RunRefused
+from skillbelt.permission.normal_forms import host_text
 from skillbelt.permission.packages import Lock, Package
-from skillbelt.permission.spelling import host_text
 from skillbelt.running.mirrors import EntryFact, Facts
 from skillbelt.running.packages.declared import Needs
 from skillbelt.running.questions import asked_for

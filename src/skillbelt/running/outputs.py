@@ -175,7 +175,7 @@ def collect(
         found = _find(root, globs, limits, report=report, homes=homes, since=since)
         if not may_be_empty:
             for glob in found.unmatched:
-                report.warn(f"no file matches {_short(glob)!r}")
+                report.warn(f"no file matches {_shorten_name(glob)!r}")
         reading.read(found.names, exit_code)
     finally:
         os.close(root)
@@ -262,7 +262,7 @@ def _patterns(globs: tuple[str, ...], run: str, report: _Report) -> dict[str, st
         if path != glob:
             path = path.lstrip("/")
         if fault := _fault(path):
-            report.warn(f"{_short(glob)!r} collects nothing: {fault}")
+            report.warn(f"{_shorten_name(glob)!r} collects nothing: {fault}")
         else:
             found.setdefault(plain(path), glob)
     return found
@@ -329,7 +329,7 @@ def _find(
         if kind == _OLDER:
             continue
         if numbers and kind != "file":
-            report.warn(f"{_short(name)!r} is left out: it is {kind}")
+            report.warn(f"{_shorten_name(name)!r} is left out: it is {kind}")
         elif numbers:
             matched |= numbers
             names.append(name)
@@ -365,14 +365,14 @@ def _walk(
                 continue
             path = f"{below}{entry.name}"
             if _CONTROL.search(entry.name) or not _is_unicode(entry.name):
-                report.warn(f"{_short(path)!r} is left out: its name is not plain text")
+                report.warn(f"{_shorten_name(path)!r} is left out: its name is not plain text")
             elif (kind := _kind(entry, since)) != "folder":
                 yield kind, path, reached
             elif patterns.goes_on(reached):
                 if path.count("/") < MAX_PATH_PARTS:
                     pending.append((f"{path}/", reached))
                 else:
-                    report.warn(f"{_short(path)!r} is left out: it is too deep")
+                    report.warn(f"{_shorten_name(path)!r} is left out: it is too deep")
 
 
 def _skills(patterns: Globs, homes: Mapping[str, str]) -> Iterator[tuple[str, State]]:
@@ -394,7 +394,7 @@ def _entries(root: int, below: str, report: _Report) -> Iterator[os.DirEntry[str
         finally:
             os.close(handle)
     except (OSError, PathEscape) as error:
-        report.warn(f"{_short(below)!r} cannot be read: {_reason(error)}")
+        report.warn(f"{_shorten_name(below)!r} cannot be read: {_reason(error)}")
 
 
 def _is_own(name: str) -> bool:
@@ -475,12 +475,12 @@ class _Reading:
             if full:
                 self._report.limits[full] = None
                 rest = f" and {len(names) - at - 1} more" if at + 1 < len(names) else ""
-                self._report.warn(f"left out: {_short(name)!r}{rest} ({full})")
+                self._report.warn(f"left out: {_shorten_name(name)!r}{rest} ({full})")
                 break
             found = self._open(name)
             if found is not None and exit_code and not found.size:
                 self._report.warn(
-                    f"{_short(name)!r} is left out: it is empty, and the command failed"
+                    f"{_shorten_name(name)!r} is left out: it is empty, and the command failed"
                 )
             elif found is not None:
                 self._add(name, found)
@@ -510,12 +510,12 @@ class _Reading:
         try:
             handle = open_inside(self._root, placed(name, self._homes), READ_FILE)
         except (OSError, PathEscape) as error:
-            self._report.warn(f"{_short(name)!r} cannot be read: {_reason(error)}")
+            self._report.warn(f"{_shorten_name(name)!r} cannot be read: {_reason(error)}")
             return None
         try:
             return self._read_file(name, handle)
         except OSError as error:
-            self._report.warn(f"{_short(name)!r} cannot be read: {_reason(error)}")
+            self._report.warn(f"{_shorten_name(name)!r} cannot be read: {_reason(error)}")
         finally:
             os.close(handle)
         return None
@@ -523,7 +523,7 @@ class _Reading:
     def _read_file(self, name: str, handle: int) -> _Read | None:
         info = os.fstat(handle)
         if not stat.S_ISREG(info.st_mode):
-            self._report.warn(f"{_short(name)!r} is left out: it is not a file any more")
+            self._report.warn(f"{_shorten_name(name)!r} is left out: it is not a file any more")
             return None
         most = min(self._max_bytes, self._left)
         kind = kind_of(name, os.pread(handle, _SNIFFED, 0))
@@ -556,7 +556,7 @@ class _Reading:
         elif self._wanted.inline and _is_text(found.kind):
             self._report.limits["max_output_bytes"] = None
             most = f"{MAX_OUTPUT_BYTES:,} bytes of text in one result"
-            self._report.warn(f"the text of {_short(name)!r} is left out: more than {most}")
+            self._report.warn(f"the text of {_shorten_name(name)!r} is left out: more than {most}")
         ref = f"{SCHEME}{name}"
         file = OutputFile(
             name=name,
@@ -602,17 +602,17 @@ class _Reading:
             except OSError as error:
                 why = error.strerror or str(error)
         if why:
-            self._errors.append(f"{_short(name)!r} was not written: {why}")
+            self._errors.append(f"{_shorten_name(name)!r} was not written: {why}")
 
     def _save_file(self, save: Save, name: str, found: _Read) -> None:
         if found.truncated or found.data is None:
-            self._errors.append(f"{_short(name)!r} was not saved: {self._too_large(found)}")
+            self._errors.append(f"{_shorten_name(name)!r} was not saved: {self._too_large(found)}")
             return
         kept = f"{self._wanted.name_template}{name}"
         try:
             self._saved.append(Saved(kept, save(kept, found.data, found.kind)))
         except ArtifactError as error:
-            self._errors.append(f"{_short(name)!r} was not saved: {error}")
+            self._errors.append(f"{_shorten_name(name)!r} was not saved: {error}")
 
 
 def _bytes(handle: int, size: int, most: int) -> bytes:
@@ -645,7 +645,7 @@ def _is_unicode(name: str) -> bool:
     return True
 
 
-def _short(name: str) -> str:
+def _shorten_name(name: str) -> str:
     return shorten(one_line(name), 200)
 
 

@@ -152,7 +152,7 @@ class PackageProvider(NamedTuple):
                 reasons[text] = f"the rule {one_line(rule.pattern)!r} denies it"
             elif action == "allow" and text in needs.unknown and rule.pattern != name:
                 reasons[text] = (
-                    f"it is no known package, and the rule {one_line(rule.pattern)!r} is too "
+                    f"it is not a known package, and the rule {one_line(rule.pattern)!r} is too "
                     f"general for a guess; allow {name} itself, or run with --with {name}"
                 )
         kept = needs.without(reasons)
@@ -173,7 +173,7 @@ class PackageProvider(NamedTuple):
         try:
             return left, self.plan(needs, self._known_builds(needs))
         except RunRefused as refused:
-            absent = _absent(needs, _full_message(refused))
+            absent = _find_absent(needs, _full_message(refused))
             if absent:
                 lasting = {one: why for one, why in absent.items() if not why.startswith(_FAULT)}
                 self._remember(needs, lasting)
@@ -296,7 +296,7 @@ class PackageProvider(NamedTuple):
     # What was tried
 
     def _known_builds(self, needs: Needs) -> SourceBuilds:
-        """Return the packages that were built for the same needs lately."""
+        """Return the packages that were recently built for the same needs."""
         path = self._record(needs, _BUILT)
         try:
             age = time.time() - os.stat(path).st_mtime
@@ -374,7 +374,7 @@ def named_request(request: Request, needs: Needs) -> Request:
     return request._replace(type="install", patterns=names_of(needs), always=(), summary=about)
 
 
-def _absent(needs: Needs, said: str) -> dict[str, str]:
+def _find_absent(needs: Needs, said: str) -> dict[str, str]:
     """Return the optional packages that the index does not have, by the installer's message."""
     words = " ".join(said.lower().split())
     found = {}
@@ -413,7 +413,7 @@ def _warn(left: _Remaining) -> tuple[str, ...]:
     """Return warnings about the packages that were left out, grouped by reason."""
     by_reason: dict[tuple[str, str], list[str]] = {}
     unlocked = left.wanted.unlocked
-    warnings = (f"{unlocked}; they are resolved anew: see `skillbelt verify`",) if unlocked else ()
+    warnings = (f"{unlocked}; they are resolved again: see `skillbelt verify`",) if unlocked else ()
     for text, why in left.reasons.items():
         about = "not declared"
         if text in left.wanted.unused:

@@ -10,8 +10,8 @@ from skillbelt.files.tree import secret_files
 from skillbelt.permission.command_lines import WHOLE, Line
 from skillbelt.permission.gate import session_id
 from skillbelt.permission.grants import named_hosts
+from skillbelt.permission.normal_forms import host_text
 from skillbelt.permission.rules import Request, digest
-from skillbelt.permission.spelling import host_text
 from skillbelt.running.call import RunCall, describe_call
 from skillbelt.running.inputs import HostInput
 from skillbelt.running.named_files import Ground, loose_files, sha256_of, touched
@@ -179,7 +179,7 @@ def another(
     summary: str,
     facts: Mapping[str, object],
 ) -> Request:
-    """Return a request for another permission of the same run, bound to facts of its own."""
+    """Return a request for another permission of the same run, bound to its own facts."""
     return request._replace(
         type=type,
         patterns=patterns,

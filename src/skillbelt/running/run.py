@@ -141,7 +141,7 @@ class Run:
 
     @property
     def remaps(self) -> bool:
-        """Whether the sandbox shows the workspace at a path of its own."""
+        """Whether the sandbox shows the workspace at another path."""
         return self.sandbox.remaps
 
     @property

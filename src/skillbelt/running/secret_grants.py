@@ -36,7 +36,7 @@ def find_secrets(run: Run, store: SecretStore, switches: SkillSettings) -> None:
     """
     found: dict[str, StoredSecret] = {}
     given = {*run.call.env, *switches.values}
-    for wish in _wishes(run, switches):
+    for wish in _list_wishes(run, switches):
         if wish.name in found or wish.name in given:
             continue
         given.add(wish.name)
@@ -44,13 +44,13 @@ def find_secrets(run: Run, store: SecretStore, switches: SkillSettings) -> None:
         if stored is not None:
             found[wish.name] = stored
         elif wish.by == "caller":
-            raise RunRefused(f"{_missing(run, wish)}; nothing was run")
+            raise RunRefused(f"{_describe_missing(run, wish)}; nothing was run")
         elif wish.required:
-            run.missing_secrets += (_missing(run, wish),)
+            run.missing_secrets += (_describe_missing(run, wish),)
     run.stored = tuple(found.values())
 
 
-def _wishes(run: Run, switches: SkillSettings) -> Iterator[SecretWish]:
+def _list_wishes(run: Run, switches: SkillSettings) -> Iterator[SecretWish]:
     for name in run.call.secrets:
         fault = refuse_name(name)
         if fault:
@@ -65,7 +65,7 @@ def _wishes(run: Run, switches: SkillSettings) -> Iterator[SecretWish]:
     yield from (wish for wish in declared if not refuse_name(wish.name))
 
 
-def _missing(run: Run, wish: SecretWish) -> str:
+def _describe_missing(run: Run, wish: SecretWish) -> str:
     skill, model = run.skill.name, run.who.initiator == "model"
     whose = {
         "caller": "",

@@ -97,7 +97,7 @@ class SecretStore:
         check_name(name)
         check_value(value)
         with self._changing() as all_kept:
-            old = _same(all_kept, name, skill)
+            old = _find(all_kept, name, skill)
             kept = self._choose()
             made = StoredSecret(
                 name=name,
@@ -117,7 +117,7 @@ class SecretStore:
     def remove(self, name: str, skill: str = "") -> StoredSecret | None:
         """Remove a secret; None if there is none of that name for that skill."""
         with self._changing() as all_kept:
-            old = _same(all_kept, name, skill)
+            old = _find(all_kept, name, skill)
             if old is None:
                 return None
             self._forget(old.secret)
@@ -229,7 +229,7 @@ def _parse(data: bytes) -> Iterator[_Kept]:
         yield _Kept(secret, value)
 
 
-def _same(all_kept: list[_Kept], name: str, skill: str) -> _Kept | None:
+def _find(all_kept: list[_Kept], name: str, skill: str) -> _Kept | None:
     wanted = (name, skill)
     return next((one for one in all_kept if (one.secret.name, one.secret.skill) == wanted), None)
 

@@ -116,7 +116,7 @@ def snapshot(
         _STAGED: {name: stage.hash for name, stage in metadata.staged.items()},
     }
     marked = workspace.mark_time()
-    earlier = _usable(state.tree) if state else None
+    earlier = _drop_scattered(state.tree) if state else None
     reader = _Reader(earlier, state.stamps if state else {})
     rules = PackRules(
         what=f"the workspace {workspace.path}",
@@ -313,7 +313,7 @@ class _Reader:
         return known if known and known.kind == "file" and known.size == entry.size else None
 
 
-def _usable(tree: StoredTree) -> StoredTree:
+def _drop_scattered(tree: StoredTree) -> StoredTree:
     """Return the tree without its small files if they are scattered over many packs.
 
     They are then sent again, together: otherwise a workspace that changes a little a thousand times

@@ -127,7 +127,7 @@ def check_unchanged(workspace: Workspace, staged: Staged, limits: Limits = _LIMI
     if not found or found != staged.copy_stamp:
         raise RunRefused(
             f"skill {name!r}: its copy with the hash {staged.hash} was changed after it was made; "
-            "nothing was run; try again, and it is copied anew"
+            "nothing was run; try again, and it is copied again"
         )
     seen = _source_stamp(staged.source, staged.fence)
     if seen.text and seen.text == staged.source_stamp:

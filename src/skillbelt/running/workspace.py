@@ -252,7 +252,7 @@ class Workspace:
 
         An empty one of an earlier call is reused with its name: a warm container has mounted it.
         """
-        run = self._spare()
+        run = self._reuse_spare()
         if not run:
             run = f"{RUNS}/{time.time_ns() // 1_000_000:x}-{os.urandom(4).hex()}"
             os.mkdir(run, 0o700, dir_fd=self.handle)
@@ -264,7 +264,7 @@ class Workspace:
             os.close(handle)
         return run
 
-    def _spare(self) -> str:
+    def _reuse_spare(self) -> str:
         """Move the spare folder of an earlier call back and return it; "" when there is none."""
         for name in sorted(os.listdir(os.path.join(self.path, PRIVATE))):
             if name.startswith(_SPARE):

@@ -71,7 +71,7 @@ def _find_faults(
     """
     skill = snapshot.get(name)
     if skill is None:
-        yield _missing(name, snapshot)
+        yield _explain_missing(name, snapshot)
         return
     if (broken := snapshot.broken.get(skill.location)) is not None:
         yield f"its SKILL.md is broken: {one_line(str(broken._replace(remedy='')))}", broken.remedy
@@ -104,7 +104,7 @@ def _find_faults(
             yield f"its commands cannot run: {one_line(str(error))}", error.remedy
 
 
-def _missing(name: str, snapshot: Snapshot) -> tuple[str, str]:
+def _explain_missing(name: str, snapshot: Snapshot) -> tuple[str, str]:
     error = snapshot.missing(name)
     if isinstance(error, SkillDisabled):
         return f"it is disabled by {error.by}", error.remedy

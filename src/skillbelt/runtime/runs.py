@@ -64,7 +64,7 @@ class RuntimeRuns:
         return execute(self.workbench, skill, input, **options)
 
     def try_skill(self, skill: Skill, *, seconds: float, **options: Any) -> Trial:
-        """Start each script of the skill once; 0 seconds stand for the default."""
+        """Start each script of the skill once; 0 seconds mean the default."""
         bounds = TrialBounds(seconds=seconds or TRIAL_SECONDS)
         return try_skill(self.workbench, skill, bounds=bounds, **options)
 

@@ -30,7 +30,7 @@ from skillbelt.conversation.messages import Material, Message, block, join_conte
 from skillbelt.conversation.plain import plain_messages
 from skillbelt.conversation.requests import RequestLog, forget_requests, split_sent
 from skillbelt.conversation.state import LoadedSkill, LoadRequest, Session
-from skillbelt.conversation.vendors.answers import find_calls, read_told
+from skillbelt.conversation.vendors.answers import find_calls, read_answer
 from skillbelt.conversation.vendors.read import find_vendor
 from skillbelt.conversation.vendors.shapes import (
     CallAnswer,
@@ -78,7 +78,7 @@ from skillbelt.permission.gate import Ask, Gate, session_id, tool_request
 from skillbelt.permission.rules import Decision, Initiator, Request, Rule
 from skillbelt.running.call import Asker, RunCall, RunResult
 from skillbelt.running.following import UNWATCHED, Watch
-from skillbelt.runtime.survivors import Survivors
+from skillbelt.runtime.restored_texts import RestoredTexts
 from skillbelt.runtime.threads import cancelling, followed, in_thread
 from skillbelt.scan.on_demand import open_inspector
 from skillbelt.settings import Settings
@@ -236,7 +236,7 @@ class Runtime:
         self.gate.close()
         self.catalog.close()
         if "_runs" in self.__dict__:
-            self._runs.close(self.__dict__.get("_own_key"))
+            self._runs.close(self.__dict__.get("_default_key"))
 
     close_async = in_thread(close)
 
@@ -308,7 +308,7 @@ class Runtime:
         """Return the skills that a model working as this agent may see, as of the last scan.
 
         With `files`, the paths in play, a skill made for some files is included only if one of them
-        matches. A `gate` with rules of its own replaces the runtime's.
+        matches. A `gate` with other rules replaces the runtime's.
         """
         return self._audience(agent, visible=visible, files=files, gate=gate).view(self.skills())
 
@@ -410,11 +410,11 @@ class Runtime:
 
         Search is offered for many skills only; `crowded` says whether they count as many.
         """
-        if not self._more or not (self._crowded(skills) if crowded is None else crowded):
+        if not self._more or not (self._is_crowded(skills) if crowded is None else crowded):
             return self.names
         return {**self.names, **self._more}
 
-    def _crowded(self, skills: Skills) -> bool:
+    def _is_crowded(self, skills: Skills) -> bool:
         """Return whether there are too many skills to describe each to a model."""
 
         def make() -> bool:
@@ -621,7 +621,7 @@ class Runtime:
             self._audience(),
             self._storage(),
             skills=skills,
-            key=self._own_key,
+            key=self._default_key,
             names=self._names_for(skills),
             executors=lambda: self._runs,
             watch=followed(UNWATCHED),
@@ -632,7 +632,7 @@ class Runtime:
     dispatch_async = cancelling(dispatch)
 
     @made_once
-    def _own_key(self) -> SessionKey:
+    def _default_key(self) -> SessionKey:
         """The session of calls that this runtime dispatches without one.
 
         No other runtime shares it.
@@ -663,7 +663,7 @@ class Runtime:
     ) -> RunResult:
         """Run a command of a skill in its sandbox, as the user.
 
-        Without a session it has an empty workspace of its own, which is removed afterwards. A
+        Without a session it has a separate, empty workspace, which is removed afterwards. A
         sequence of words is run as it is, a text by `bash -c`. A command that fails is a normal
         result; RunRefused, PermissionDenied and SandboxUnavailable mean that nothing was run.
         Copies of the output files go to the folder `output_dir`, if it is given. `packages` are
@@ -688,7 +688,9 @@ class Runtime:
             secrets=_texts(secrets),
         )
         skill = self._visible_skill(name, session)
-        return self.workbench.run(skill, call, _who("user", session), followed(Watch(listener)))
+        return self.workbench.run(
+            skill, call, _make_asker("user", session), followed(Watch(listener))
+        )
 
     run = run_async = cancelling(run_sync)
 
@@ -718,7 +720,7 @@ class Runtime:
         return self._runs.execute(
             self._visible_skill(name, session),
             input,
-            who=_who("user", session),
+            who=_make_asker("user", session),
             script=script,
             wasm_module=wasm_module,
             timeout_ms=timeout_ms,
@@ -751,7 +753,7 @@ class Runtime:
         return self._runs.try_skill(
             self._visible_skill(name, None),
             seconds=timeout_seconds,
-            who=_who("user"),
+            who=_make_asker("user"),
             only=_texts(scripts),
             told=told,
             watch=followed(UNWATCHED),
@@ -1010,12 +1012,12 @@ class RuntimeSession:
         state = self._begin_turn(plain, new_turn)
         self._declared = []
         noted = with_notes(plain, self._notes(state))
-        survivors = self._find_survivors(state, restore_tokens)
-        made = self._materialize(noted, survivors, state, continued=continued)
+        restored = self._find_restored(state, restore_tokens)
+        made = self._materialize(noted, restored, state, continued=continued)
         self.session.after_request()
         results = (one.get("content") for one in made if one.get("role") == "tool")
         self._shown = frozenset(text for text in results if isinstance(text, str))
-        self._put_back = survivors.blocks
+        self._put_back = restored.blocks
         return made
 
     def compact(
@@ -1044,10 +1046,10 @@ class RuntimeSession:
         plain, state = read_messages(items, format), self.session.state()
         self._move_mark(plain, state)
         noted = with_notes(plain, self._notes(state))
-        survivors = self._find_survivors(state, restore_tokens)
-        survivors.cuts = True
-        self._materialize(noted, survivors, state)
-        return survivors.made._replace(messages=items, kept=found.sources_of(kept))
+        restored = self._find_restored(state, restore_tokens)
+        restored.cuts = True
+        self._materialize(noted, restored, state)
+        return restored.made._replace(messages=items, kept=found.sources_of(kept))
 
     compact_async = in_thread(compact)
 
@@ -1064,18 +1066,18 @@ class RuntimeSession:
         history lacks come back in one message right after the system's: once each, as they were
         loaded, the most recently used within `restore_tokens`. Keep the history as it was given.
         """
-        survivors = self._find_survivors(self.session.state(), restore_tokens)
+        restored = self._find_restored(self.session.state(), restore_tokens)
         found = read_turns(messages, format)
-        own = survivors.find_own(found.turns)
+        own = restored.find_own(found.turns)
         kept = found.items_of(own)
         items = [found.items[index] for index in kept]
-        text = survivors.context(read_messages(items, format), {})
-        survivors.remember_context()
-        self._put_back = survivors.blocks
+        text = restored.context(read_messages(items, format), {})
+        restored.remember_context()
+        self._put_back = restored.blocks
         if text:
             head = count_system([found.turns[index] for index in own])
             items.insert(len(found.items_of(own[:head])), user_item(text, format))
-        return survivors.made._replace(messages=items, kept=found.sources_of(kept))
+        return restored.made._replace(messages=items, kept=found.sources_of(kept))
 
     restore_async = in_thread(restore)
 
@@ -1092,7 +1094,7 @@ class RuntimeSession:
     def _materialize(
         self,
         messages: Sequence[Message],
-        survivors: Survivors,
+        restored: RestoredTexts,
         state: Mapping[str, str],
         *,
         continued: bool = False,
@@ -1102,27 +1104,29 @@ class RuntimeSession:
         If they are `continued`, the vendor has the skills of earlier answers. Those that are in no
         answer, because the host loaded them, go with the message that begins the turn.
         """
-        landed = {k: v for k, v in self.session.landed(state).items() if v != UNNAMED}
+        landed = {key: call for key, call in self.session.landed(state).items() if call != UNNAMED}
         begins = any(map(is_by_user, messages))
 
         def context(blocks: Mapping[str, str]) -> str:
             if not continued:
-                return survivors.context(messages, blocks)
-            return join_context({n: b for n, b in blocks.items() if begins and not landed.get(n)})
+                return restored.context(messages, blocks)
+            return join_context(
+                {name: text for name, text in blocks.items() if begins and not landed.get(name)}
+            )
 
         return materialize(
             messages,
-            survivors.for_requests(),
+            restored.for_requests(),
             placement=self.settings.placement,
             overview=state.get(self._key("system"), ""),
             landed=landed,
             context=context,
         )
 
-    def _find_survivors(
+    def _find_restored(
         self, state: Mapping[str, str], restore_tokens: int | None = None
-    ) -> Survivors:
-        return Survivors(self.session, self._caller(state), self._texts, restore_tokens)
+    ) -> RestoredTexts:
+        return RestoredTexts(self.session, self._caller(state), self._texts, restore_tokens)
 
     def _begin_turn(self, messages: Sequence[Message], new_turn: bool | None) -> Mapping[str, str]:
         """Begin a turn if there is a new question; return the state after that."""
@@ -1146,7 +1150,7 @@ class RuntimeSession:
             delta[self._key("known")] = known
         if self._key("system") not in state:
             delta[self._key("system")] = self._system(skills, state)
-            delta[self._key("crowded")] = "yes" if runtime._crowded(skills) else "no"
+            delta[self._key("crowded")] = "yes" if runtime._is_crowded(skills) else "no"
         if note:
             notes = read_notes(state.get(self._key("notes"), ""))
             delta[self._key("notes")] = write_notes([*notes, Note(mark, note)])
@@ -1189,7 +1193,7 @@ class RuntimeSession:
         skills = self.skills()
         return [name for name in kept.split("\n") if name in skills]
 
-    def _crowded(self, state: Mapping[str, str]) -> bool | None:
+    def _was_crowded(self, state: Mapping[str, str]) -> bool | None:
         """Return whether there were too many skills to describe when the conversation began."""
         if self.searching:
             return True
@@ -1214,7 +1218,7 @@ class RuntimeSession:
         With `inline` they are those for a host that calls them with `inline`: none that would
         change an earlier answer.
         """
-        crowded = self._crowded(self.session.state())
+        crowded = self._was_crowded(self.session.state())
         made = self.runtime._tools_for(
             self.skills(),
             listing=listing,
@@ -1266,7 +1270,7 @@ class RuntimeSession:
         list of the vendor's parts. In `answer_calls_async` it may be a coroutine.
         """
         answers = [
-            read_told(self._answer(call, others, watch), call, format)
+            read_answer(self._answer(call, others, watch), call, format)
             for call in find_calls(reply, format)
         ]
         return find_vendor(format).answer(answers)
@@ -1284,7 +1288,7 @@ class RuntimeSession:
         for call in find_calls(reply, format):
             given = await self._answer_async(call, others, watch)
             result = await given if isawaitable(given) else given
-            answers.append(read_told(result, call, format))
+            answers.append(read_answer(result, call, format))
         return find_vendor(format).answer(answers)
 
     def _answer(self, call: HistoryCall, others: OtherTools | None, watch: Watch | None) -> object:
@@ -1303,7 +1307,7 @@ class RuntimeSession:
     def _offered_names(self) -> Collection[str]:
         """Return the names of the tools of this conversation."""
         state = self.session.state()
-        return self.runtime._names_for(self.skills(), self._crowded(state)).values()
+        return self.runtime._names_for(self.skills(), self._was_crowded(state)).values()
 
     def _caller(
         self,
@@ -1323,7 +1327,7 @@ class RuntimeSession:
             key=self.session.key,
             session=self.session,
             state=state,
-            names=self.runtime._names_for(skills, self._crowded(state)),
+            names=self.runtime._names_for(skills, self._was_crowded(state)),
             executors=lambda: self.runtime._runs,
             watch=watch,
             inline=inline,
@@ -1373,7 +1377,7 @@ class RuntimeSession:
         """Return the skills that were loaded since the last message of the user."""
         events = self.session.events()
         turn = takewhile(lambda event: event.type != "run_started", reversed(events))
-        names = {str(e.data.get("name")) for e in turn if e.type == "skill_loaded"}
+        names = {str(one.data.get("name")) for one in turn if one.type == "skill_loaded"}
         skills = self.runtime.skills()
         return [skills[name] for name in sorted(names) if name in skills]
 
@@ -1468,7 +1472,7 @@ def _input_list(inputs: Iterable[str | Mapping[str, object]]) -> list[Mapping[st
     return [{"from": one} if isinstance(one, str) else one for one in given]
 
 
-def _who(initiator: Initiator, session: RuntimeSession | None = None) -> Asker:
+def _make_asker(initiator: Initiator, session: RuntimeSession | None = None) -> Asker:
     if session is None:
         return Asker(SessionKey(APP, "", "shared"), initiator, once="whole")
     return Asker(session.session.key, initiator, session.session.agent, session.gate)

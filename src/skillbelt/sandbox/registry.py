@@ -116,7 +116,7 @@ def choice_of(
     return Choice(found, warning)
 
 
-def not_held(sandbox: Sandbox) -> str:
+def missing_isolation(sandbox: Sandbox) -> str:
     """Return the isolation that it lacks and the sandbox before it has; "" for none."""
     return _NOT_HELD.get(sandbox.name, "")
 
@@ -126,8 +126,8 @@ def _strongest(candidates: tuple[Sandbox, ...]) -> Choice:
     for sandbox in candidates:
         reason = sandbox.unavailable()
         if reason is None:
-            lost = not_held(sandbox) if reasons else ""
-            why = f"{'; '.join(reasons)}; held by {sandbox.name} instead, without: {lost}"
+            lost = missing_isolation(sandbox) if reasons else ""
+            why = f"{'; '.join(reasons)}; {sandbox.name} is used instead, without: {lost}"
             return Choice(sandbox, why if lost else "")
         reasons.append(f"{sandbox.name}: {reason}")
     if sys.platform == "darwin":
@@ -166,7 +166,7 @@ class Sandboxes:
         try:
             usual = self._open_once(name)
         except SandboxUnavailable:
-            least, than = 1, "one that holds something back"
+            least, than = 1, "one that confines anything"
         else:
             least, than = usual.level, repr(usual.name)
         if own.level < least:

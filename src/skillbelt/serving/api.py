@@ -168,7 +168,9 @@ class HttpApi:
     ) -> None:
         """Do the work and send its result; a client that disconnects cancels it."""
         seat = self._seats.take(_owner_of(request))
-        task = asyncio.ensure_future(self._work(endpoint, request, answer, seat, streams=streams))
+        task = asyncio.ensure_future(
+            self._run_endpoint(endpoint, request, answer, seat, streams=streams)
+        )
         self._running.add(task)
         leaving = asyncio.ensure_future(_wait_until_gone(receive))
         try:
@@ -183,7 +185,7 @@ class HttpApi:
                 task.cancel()
             seat.leave(unless_used=True)
 
-    async def _work(
+    async def _run_endpoint(
         self,
         endpoint: Endpoint,
         request: ApiRequest,
@@ -211,10 +213,10 @@ class HttpApi:
                 return await _send_result(answer, await follow(work, None))
             return await self._stream(id, work, answer)
         except asyncio.CancelledError:
-            self._leave(id, seat)
+            self._withdraw_questions(id, seat)
             raise
 
-    def _leave(self, id: str, seat: Seat) -> None:
+    def _withdraw_questions(self, id: str, seat: Seat) -> None:
         """Withdraw the questions of a call whose client disconnected.
 
         An answer would let nothing run.

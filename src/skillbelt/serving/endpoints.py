@@ -69,7 +69,7 @@ def closed(required: Mapping[str, Schema], optional: Mapping[str, Schema] | None
     return {**_object(required, optional), "additionalProperties": False}
 
 
-def _takes(kind: str) -> Schema:
+def _schema_of(kind: str) -> Schema:
     """Return the schema of the arguments of one of our tools."""
     found = DEFINITIONS[kind]
     return {
@@ -204,7 +204,7 @@ def list_sessions(request: ApiRequest) -> object:
     owner, after, most = (
         (request.holder.app, request.user),
         request.query.get("after"),
-        _most(request),
+        page_size(request),
     )
     found = request.belt.store.sessions(
         *owner, after=None if after is None else SessionKey(*owner, after), limit=most + 1
@@ -397,7 +397,7 @@ def _uploads(request: ApiRequest) -> UploadBook:
 
 def list_pending(request: ApiRequest) -> object:
     """List the pending permission questions, of all servers."""
-    waiting = sorted(_answerable(request), key=_order)
+    waiting = sorted(_list_answerable(request), key=_order)
     page, more = _cut_page(request, waiting, _order)
     return {"pending": [describe_pending(one) for one in page], **more}
 
@@ -413,14 +413,14 @@ def answer_pending(request: ApiRequest) -> object:
     if holder.is_bound and kind == "always":
         raise HttpRefusal("forbidden", "a bound token answers once or reject: always is for all")
     id = request.path["id"]
-    waits = any(one.id == id for one in _answerable(request))
+    waits = any(one.id == id for one in _list_answerable(request))
     answer = Answer(kind, request.body.get("message", ""), f"http {holder.app}/{request.user}")
     if not waits or not request.belt.gate.desk.answer(id, answer):
         raise HttpRefusal("not_found", "no such question waits for an answer")
     return {"answered": True}
 
 
-def _answerable(request: ApiRequest) -> list[Pending]:
+def _list_answerable(request: ApiRequest) -> list[Pending]:
     holder = request.holder
     if not holder.answers:
         raise HttpRefusal("forbidden", "this token answers no permission questions")
@@ -444,7 +444,7 @@ def describe_pending(pending: Pending) -> dict[str, object]:
     }
 
 
-def _most(request: ApiRequest) -> int:
+def page_size(request: ApiRequest) -> int:
     """Return the page size."""
     return max(1, min(int(request.query.get("limit", MAX_PAGE)), MAX_PAGE))
 
@@ -453,7 +453,7 @@ def _cut_page(
     request: ApiRequest, found: Sequence[T], mark: Callable[[T], str]
 ) -> tuple[Sequence[T], dict[str, str]]:
     """Return the entries of the page, sorted by their mark, and the mark to continue after."""
-    after, most = request.query.get("after"), _most(request)
+    after, most = request.query.get("after"), page_size(request)
     left = [one for one in found if after is None or mark(one) > after]
     page = left[:most]
     return page, {"next": mark(page[-1])} if len(left) > most else {}
@@ -514,14 +514,14 @@ ENDPOINTS: tuple[Endpoint, ...] = (
                                        "shown": _or_null("array")})),
     _at(f"POST {_SESSION}/answers", answer_calls, _object({"messages": _LIST}), streams=True,
         body=closed({"reply": _ANY, "format": _choice(_FORMATS)})),
-    _at(f"POST {_SESSION}/load", load_skill, _RESULT, body=_takes("skill_load")),
+    _at(f"POST {_SESSION}/load", load_skill, _RESULT, body=_schema_of("skill_load")),
     _at(f"POST {_SESSION}/runs", run_command,
         _object({}, {"exit_code": {"type": "integer"}, "stdout": _TEXT, "stderr": _TEXT,
                      "run_id": _TEXT, "running": _FLAG}),
-        body=_takes("skill_run"), streams=True),
+        body=_schema_of("skill_run"), streams=True),
     _at(f"POST {_SESSION}/execute", execute_script,
         _object({"exit_status": _OBJECT}, {"output": _ANY}),
-        body=_takes("execute_skill"), streams=True),
+        body=_schema_of("execute_skill"), streams=True),
     _at(f"GET {_SESSION}/runs", list_runs, _object({"runs": _list_of(_object(
         {"id": _TEXT, "skill": _TEXT, "command": _TEXT, "running": _FLAG}))})),
     _at(f"GET {_SESSION}/runs/{{run_id}}", poll_run, _POLLED,

@@ -64,8 +64,8 @@ def refuse_headers(
     if "content-length" in headers and "transfer-encoding" in headers:
         # A proxy in front of this server may disagree about where the body ends (request
         # smuggling).
-        told = "give either Content-Length or Transfer-Encoding"
-        return HttpRefusal("wrong_arguments", told, closes=True)
+        message = "give either Content-Length or Transfer-Encoding"
+        return HttpRefusal("wrong_arguments", message, closes=True)
     return None
 
 

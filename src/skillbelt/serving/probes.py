@@ -66,11 +66,11 @@ class Probes:
         Anyone may ask, so concurrent probes share one check and one line in the log.
         """
         if self._looking is None or self._looking.done():
-            self._looking = asyncio.ensure_future(self._look())
+            self._looking = asyncio.ensure_future(self._ask_store())
         if not await asyncio.shield(self._looking):
             raise HttpRefusal("not_ready", "the store does not answer")
 
-    async def _look(self) -> bool:
+    async def _ask_store(self) -> bool:
         probe = SessionKey(SERVING, "", "probe")
         try:
             with anyio.fail_after(_READY_SECONDS):

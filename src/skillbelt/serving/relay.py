@@ -119,8 +119,8 @@ class Relay:
     def tell(self, server: str, kind: str, data: Mapping[str, Any]) -> None:
         """Send another server a request, without waiting for the answer."""
         store, place = self._store(), SessionKey(SERVING, server, _CALL + os.urandom(8).hex())
-        told = {"kind": kind, "told": True, **data}
-        store.append(place, [NewEvent("request", data=told)])
+        notice = {"kind": kind, "told": True, **data}
+        store.append(place, [NewEvent("request", data=notice)])
         _wake(store, server)
 
     def _await_answer(

@@ -37,21 +37,21 @@ class RelayedRuns:
     def mark(self, text: str, key: SessionKey) -> str:
         """Return an id of this server, and accept requests about it from now on."""
         self._relay.listen()
-        self._belt.store.append(_place(key), [], {self._relay.id: "1"})
+        self._belt.store.append(_record_key(key), [], {self._relay.id: "1"})
         return self._relay.mark(text)
 
     def forget(self, key: SessionKey) -> bool:
         """Let every server that held runs of a conversation end and forget them."""
-        store, place = self._belt.store, _place(key)
+        store, place = self._belt.store, _record_key(key)
         others = [one for one in store.state(place) if one != self._relay.id]
         if others:
             # In parallel: it takes seconds to notice that a server has ended.
             with ThreadPoolExecutor(min(len(others), _AT_ONCE)) as pool:
-                gone = list(pool.map(lambda one: self._let_forget(one, key), others))
+                gone = list(pool.map(lambda one: self._send_forget(one, key), others))
         store.delete(place)
         return bool(others) and any(gone)
 
-    def _let_forget(self, server: str, key: SessionKey) -> bool:
+    def _send_forget(self, server: str, key: SessionKey) -> bool:
         try:
             data = {"operation": "forget", "key": list(key)}
             return bool(self._relay.call(server, KIND, data)["forgotten"])
@@ -85,7 +85,7 @@ class RelayedRuns:
         return {}
 
 
-def _place(key: SessionKey) -> SessionKey:
+def _record_key(key: SessionKey) -> SessionKey:
     """Return the key of the record of servers that hold runs of a conversation."""
     digest = hashlib.sha256(json.dumps(list(key)).encode()).hexdigest()
     return SessionKey(SERVING, "", f"runs:{digest[:32]}")

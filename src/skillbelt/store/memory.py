@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from skillbelt.events import Event, NewEvent
-from skillbelt.store.notifications import Bell, Bells
+from skillbelt.store.notifications import TopicCounts, TopicWatch
 from skillbelt.store.protocol import (
     NO_CHANGE,
     Lease,
@@ -46,7 +46,7 @@ class MemoryStore:
         self._logs: dict[SessionKey, _Log] = {}
         self._state: dict[tuple[str, ...], dict[str, str]] = {}
         self._leases: dict[SessionKey, Lease] = {}
-        self._bells = Bells()
+        self._notifications = TopicCounts()
 
     def append(
         self,
@@ -142,15 +142,15 @@ class MemoryStore:
             found = self._leases.get(key)
             if found is not None and found.number == number:
                 del self._leases[key]
-        self._bells.ring(lease_topic(key))
+        self._notifications.notify(lease_topic(key))
 
-    def watch(self, topic: str) -> Bell:
+    def watch(self, topic: str) -> TopicWatch:
         """Return a watch that waits for `wake`."""
-        return Bell(self._bells, topic)
+        return TopicWatch(self._notifications, topic)
 
     def wake(self, topic: str) -> None:
         """Wake the watchers of the topic."""
-        self._bells.ring(topic)
+        self._notifications.notify(topic)
 
     def now(self) -> float:
         """Return the time of this machine, the only one that uses the store."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Self
 
 
-class Bells:
+class TopicCounts:
     """Counts the notifications of each watched topic."""
 
     def __init__(self) -> None:
@@ -16,7 +16,7 @@ class Bells:
         self._counts: dict[str, int] = {}
         self._watched: dict[str, int] = {}
 
-    def ring(self, topic: str) -> None:
+    def notify(self, topic: str) -> None:
         """Wake the threads that wait for the topic; does nothing for a topic without a watcher."""
         with self.changed:
             if topic in self._counts:
@@ -24,7 +24,7 @@ class Bells:
                 self.changed.notify_all()
 
     def count(self, topic: str) -> int:
-        """Return how often the topic was rung."""
+        """Return how often `notify` was called for the topic."""
         return self._counts.get(topic, 0)
 
     def add(self, topic: str) -> None:
@@ -42,7 +42,7 @@ class Bells:
             self.changed.notify_all()
 
 
-class Bell:
+class TopicWatch:
     """Waits for one topic. `look`, if given, is polled every `pause` seconds.
 
     A new value counts as news.
@@ -50,14 +50,14 @@ class Bell:
 
     def __init__(
         self,
-        bells: Bells,
+        counts: TopicCounts,
         topic: str,
         look: Callable[[], object] = lambda: None,
         pause: float = float("inf"),
     ) -> None:
-        self._bells, self._topic, self._look, self._pause = bells, topic, look, pause
+        self._counts, self._topic, self._look, self._pause = counts, topic, look, pause
         self._open = True
-        bells.add(topic)
+        counts.add(topic)
         self._seen = self._state()
 
     def wait(self, seconds: float) -> bool:
@@ -67,9 +67,9 @@ class Bell:
             left = until - time.monotonic()
             if left <= 0:
                 return False
-            with self._bells.changed:
-                if self._bells.count(self._topic) == state[0]:
-                    self._bells.changed.wait(min(left, self._pause))
+            with self._counts.changed:
+                if self._counts.count(self._topic) == state[0]:
+                    self._counts.changed.wait(min(left, self._pause))
         self._seen = state
         return True
 
@@ -77,7 +77,7 @@ class Bell:
         """Stop watching."""
         if self._open:
             self._open = False
-            self._bells.remove(self._topic)
+            self._counts.remove(self._topic)
 
     def __enter__(self) -> Self:
         return self
@@ -86,4 +86,4 @@ class Bell:
         self.close()
 
     def _state(self) -> tuple[int, object]:
-        return self._bells.count(self._topic), self._look()
+        return self._counts.count(self._topic), self._look()

@@ -23,7 +23,7 @@ from skillbelt.events import Event, NewEvent
 from skillbelt.files.private import create_file, is_missing, make_folder
 from skillbelt.late import Late
 from skillbelt.metrics import count
-from skillbelt.store.notifications import Bell, Bells
+from skillbelt.store.notifications import TopicCounts, TopicWatch
 from skillbelt.store.values import (
     NO_CHANGE,
     EventRow,
@@ -101,7 +101,7 @@ class SqliteStore:
         self.path = os.path.abspath(path)
         self._db: sqlite3.Connection | None = None
         self._identity: Identity | None = None
-        self._bells = Bells()
+        self._notifications = TopicCounts()
         with _LOCK:
             _STORES.add(self)
 
@@ -237,10 +237,10 @@ class SqliteStore:
         query = "SELECT scope, app, user, key, value FROM state WHERE scope IN ('app', 'user')"
         return [
             SharedEntry(
-                app=_text(app),
-                user=None if scope == "app" else _text(user),
-                key=_text(name),
-                value=_text(value),
+                app=_cell_text(app),
+                user=None if scope == "app" else _cell_text(user),
+                key=_cell_text(name),
+                value=_cell_text(value),
             )
             for scope, app, user, name, value in self._read(query)
         ]
@@ -295,18 +295,18 @@ class SqliteStore:
         """Release the lease."""
         query = f"DELETE FROM lease WHERE number = ? AND {_NAMED}"
         self._write(lambda db: db.execute(query, (number, *_cells(key))))
-        self._bells.ring(lease_topic(key))
+        self._notifications.notify(lease_topic(key))
 
-    def watch(self, topic: str) -> Bell:
+    def watch(self, topic: str) -> TopicWatch:
         """Return a watch that waits for `wake` here, or for any change by another process."""
-        return Bell(self._bells, topic, self._look, _LOOK_SECONDS)
+        return TopicWatch(self._notifications, topic, self._look, _LOOK_SECONDS)
 
     def wake(self, topic: str) -> None:
         """Wake the watchers of the topic in this process.
 
         Other processes notice the changed file.
         """
-        self._bells.ring(topic)
+        self._notifications.notify(topic)
 
     def now(self) -> float:
         """Return the time of this machine, the only one that uses the store."""
@@ -352,7 +352,7 @@ class SqliteStore:
     def _read_state(self, query: str, *values: object) -> dict[str, str]:
         rows = self._read(query, *values)
         try:
-            return {_text(name): _text(value) for name, value in rows}
+            return {_cell_text(name): _cell_text(value) for name, value in rows}
         except ValueError as error:
             raise ConfigError(f"{self.path}: an entry of the state: {error}; {_BROKEN}") from error
 
@@ -622,18 +622,18 @@ def _encode(text: str) -> bytes:
 def _find_lease(db: sqlite3.Connection, key: SessionKey) -> Lease | None:
     query = f"SELECT number, holder, until FROM lease WHERE {_NAMED}"
     for number, holder, until in db.execute(query, _cells(key)).fetchall():
-        return Lease(number, _text(holder), until)
+        return Lease(number, _cell_text(holder), until)
     return None
 
 
 def _texts(cells: tuple[Any, ...]) -> dict[str, str]:
-    return dict(zip(("type", "agent", "data"), map(_text, cells), strict=True))
+    return dict(zip(("type", "agent", "data"), map(_cell_text, cells), strict=True))
 
 
 def _info(row: tuple[Any, ...]) -> SessionInfo | None:
     """Return the session of a row; None for a damaged one."""
     with suppress(ValueError):
-        key = SessionKey(*map(_text, row[:3]))
+        key = SessionKey(*map(_cell_text, row[:3]))
         if all(isinstance(one, int | float) for one in row[3:]):
             return SessionInfo(key, *row[3:])
     return None
@@ -643,7 +643,13 @@ def _event(row: tuple[Any, ...]) -> Event:
     seq, at, kind, agent, data = row
     if not (isinstance(seq, int) and isinstance(at, int | float)):
         raise ValueError("the number or the time of an event is not a number")
-    return Event(seq=seq, time=at, type=_text(kind), agent=_text(agent), data=decoded(_text(data)))
+    return Event(
+        seq=seq,
+        time=at,
+        type=_cell_text(kind),
+        agent=_cell_text(agent),
+        data=decoded(_cell_text(data)),
+    )
 
 
 def _session(db: sqlite3.Connection, key: SessionKey, now: float) -> tuple[int, int]:
@@ -707,7 +713,7 @@ def _cell(text: str) -> str | bytes:
         return text.encode("utf-8", "surrogatepass")
 
 
-def _text(cell: object) -> str:
+def _cell_text(cell: object) -> str:
     """Return the text of a cell; ValueError for a damaged one."""
     if isinstance(cell, bytes):
         return cell.decode("utf-8", "surrogatepass")

@@ -79,8 +79,8 @@ def check_lease(found: Lease | None, number: str) -> None:
 def encoded(data: Mapping[str, object]) -> str:
     """Return the data as JSON; TypeError or ValueError when JSON cannot hold it.
 
-    Letters of all scripts stay as they are. An escape for each surrogate would turn two of them
-    that stand side by side into one other character.
+    Letters of all scripts stay as they are. An escape for each surrogate would turn two adjacent
+    ones into one other character.
     """
     try:
         return _ENCODER.encode(dict(data))

@@ -184,7 +184,7 @@ class Scene:
             return "a socket of the host was reached"
         if self.terminal.touched():
             return "a terminal of the host was written to"
-        if _ended_late(self.planted):
+        if _is_still_running(self.planted):
             return "a process of the run was alive after its result"
         if self.victim.poll() is not None:
             return self._renew_victim("a process of the host was ended")
@@ -212,11 +212,11 @@ class Scene:
 
     def _state(self) -> dict[str, str]:
         """Return the state of everything outside the workspace, and one kernel setting."""
-        found = {"core_pattern": _text("/proc/sys/kernel/core_pattern")}
+        found = {"core_pattern": _read_text("/proc/sys/kernel/core_pattern")}
         for folder in (self.home, self.other, self.skill):
             for place, names, files in os.walk(folder):
                 for path in (os.path.join(place, name) for name in (".", *names, *files)):
-                    text = _text(path) if os.path.isfile(path) else ""
+                    text = _read_text(path) if os.path.isfile(path) else ""
                     found[path] = f"{os.lstat(path).st_mode:o} {text}"
         return found
 
@@ -378,17 +378,17 @@ def _end(victim: subprocess.Popen[bytes]) -> None:
 def _limits_of(pid: int) -> tuple[object, ...]:
     """Return the limits and the scheduling priority of the process."""
     return (
-        _text(f"/proc/{pid}/limits"),
+        _read_text(f"/proc/{pid}/limits"),
         os.getpriority(os.PRIO_PROCESS, pid),
         os.sched_getaffinity(pid),
         os.sched_getscheduler(pid),
     )
 
 
-def _ended_late(mark: str) -> bool:
+def _is_still_running(mark: str) -> bool:
     """Whether a process with the mark in its arguments still runs; kill it."""
     found = [int(name) for name in os.listdir("/proc") if name.isdigit()] if _PROCESSES else []
-    late = [pid for pid in found if mark in _text(f"/proc/{pid}/cmdline")]
+    late = [pid for pid in found if mark in _read_text(f"/proc/{pid}/cmdline")]
     for pid in late:
         with suppress(OSError):
             os.kill(pid, signal.SIGKILL)
@@ -406,7 +406,7 @@ def _name(end: socket.socket) -> str:
     return os.fsdecode(name) if isinstance(name, bytes) else str(name)
 
 
-def _text(path: str) -> str:
+def _read_text(path: str) -> str:
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read(2**16)

@@ -32,7 +32,7 @@ class AuditConformance:
     """Every promise of `AuditStore`. Give a `log` fixture: an empty log for each test."""
 
     def test_a_new_log_is_empty(self, log: AuditStore) -> None:
-        """Reading and checking it is no error."""
+        """Reading and checking it is not an error."""
         assert list(log.read()) == []
         assert log.verify()[:3] == (0, 0, 0)
 

@@ -44,7 +44,9 @@ class ExecutorConformance:
         for number, call in enumerate(CALLS):
             who = Asker(SessionKey("app", "me", f"call-{number}"), "user")
             there = _run(_open(tmp_path, executor), call, who)
-            assert _plain(there) == _plain(_run(_open(tmp_path), call, who)), call
+            assert _without_duration(there) == _without_duration(
+                _run(_open(tmp_path), call, who)
+            ), call
 
     def test_a_conversation_has_its_files(self, executor: Executor, tmp_path: Path) -> None:
         """The next run has them, here and on the executor; removed ones are gone."""
@@ -172,5 +174,5 @@ def _run(bench: Workbench, call: RunCall, who: Asker = ME) -> RunResult:
     return bench.run(bench.find("echo"), call, who)
 
 
-def _plain(result: RunResult) -> dict[str, object]:
+def _without_duration(result: RunResult) -> dict[str, object]:
     return {**result.document(), "duration_ms": 0}

@@ -5,8 +5,8 @@ The functions it can use are in `skillbelt.testing.prelude`; `scene` holds what 
 see `skillbelt.testing.attacks`. The numbers are those of the list in design/attacks.md.
 """
 
-from skillbelt.testing.hoards import HOARDS
 from skillbelt.testing.probe import Probe as Probe
+from skillbelt.testing.resource_attacks import HOARDS
 from skillbelt.testing.takeover import TAKEOVER
 
 _FILL_DISK = """

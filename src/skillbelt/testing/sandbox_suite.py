@@ -174,7 +174,7 @@ class SandboxConformance:
         assert "run_timeout_seconds" in outcome.limits_hit
 
     def test_kill_ends_it_at_once(self, sandbox: Sandbox, place: Place) -> None:
-        """The outcome is cancelled; a second kill, and a kill after the end, are no errors."""
+        """The outcome is cancelled; a second kill, and a kill after the end, are not errors."""
         running = sandbox.start(place.job("sleep", "1000"))
         running.kill()
         running.kill()

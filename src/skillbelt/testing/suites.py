@@ -45,7 +45,7 @@ class StoreConformance:
     """Every promise of `Store`. Give a `store` fixture: an empty one for each test."""
 
     def test_a_new_store_is_empty(self, store: Store) -> None:
-        """Reading a missing session is no error and creates nothing."""
+        """Reading a missing session is not an error and creates nothing."""
         assert store.events(KEY) == []
         assert store.state(KEY) == {}
         assert store.delete(KEY) is False

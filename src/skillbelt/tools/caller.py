@@ -78,14 +78,16 @@ class Audience(NamedTuple):
         """
         seen = skills.derive("visible", lambda: Skills.of(visible(skills.values())))
         if self.gate.hides_skills:
-            seen = seen.derive(("permitted", self.gate, self.agent), lambda: self._permitted(seen))
+            seen = seen.derive(
+                ("permitted", self.gate, self.agent), lambda: self._find_permitted(seen)
+            )
         if not self.filters and self.files is None:
             return seen
         # A filter of the host may answer differently next time, so nothing is cached.
         kept = [skill for skill in seen.values() if self.admits(skill)]
         return Skills.of(kept if self.files is None else visible(kept, files=self.files))
 
-    def _permitted(self, skills: Skills) -> Skills:
+    def _find_permitted(self, skills: Skills) -> Skills:
         return Skills.of(one for one in skills.values() if self.gate.permit(self.agent, one))
 
 

@@ -150,7 +150,7 @@ def _failure(error: SkillbeltError, caller: Caller) -> ToolResult:
         case PathEscape():
             message = str(error).removesuffix(f" ({error.root})")
         case LoadError():
-            message = f"{_inside(error.path)}: {error.reason}"
+            message = f"{_hide_folder(error.path)}: {error.reason}"
         case PermissionDenied():
             return failed(error.reason, error.kind, **error.fields())
         case Refused():
@@ -162,10 +162,10 @@ def _failure(error: SkillbeltError, caller: Caller) -> ToolResult:
 
 
 def _presentable(value: object, caller: Caller) -> object:
-    return caller.presentable(_inside(value)) if isinstance(value, str) else value
+    return caller.presentable(_hide_folder(value)) if isinstance(value, str) else value
 
 
-def _inside(path: str) -> str:
+def _hide_folder(path: str) -> str:
     """Return a path that a model may see: a relative one, or only the file name."""
     return os.path.basename(path) if os.path.isabs(path) else path
 
@@ -334,7 +334,7 @@ def load(call: Call) -> ToolResult:
     data = {"name": skill.name, "evicted": list(evicted), "report": report}
     # An answer that is in a history stays there.
     reported = evicted and not caller.inline
-    notes = [f"put away, the limit is reached: {', '.join(evicted)}"] if reported else []
+    notes = [f"unloaded, because the limit is reached: {', '.join(evicted)}"] if reported else []
     return ToolResult("\n".join([*notes, given]), data=data)
 
 
@@ -441,8 +441,8 @@ def _resource(call: Call, skill: Skill, path: str) -> ToolResult:
         hint if isinstance(hint, str) else None,
         call.caller.limits,
         full=call.arguments.get("full") is True,
-        start_line=_whole(call, "start_line"),
-        lines=_whole(call, "num_lines"),
+        start_line=_whole_number(call, "start_line"),
+        lines=_whole_number(call, "num_lines"),
         storage=call.caller.overflow,
     )
     notes = []
@@ -458,7 +458,7 @@ def _resource(call: Call, skill: Skill, path: str) -> ToolResult:
     return ToolResult(text, data={"name": skill.name, "report": report_of(loaded)})
 
 
-def _whole(call: Call, name: str) -> int | None:
+def _whole_number(call: Call, name: str) -> int | None:
     value = call.arguments.get(name)
     return value if isinstance(value, int) else None
 
@@ -472,7 +472,7 @@ def read_file(call: Call) -> ToolResult:
         skill = find(call.caller, skill_name)
         if not any(name in call.arguments for name in ("start_line", "num_lines", "start_char")):
             return _resource(call, skill, path)
-        return _piece(call, [resource_text(skill, path)])
+        return _read_part(call, [resource_text(skill, path)])
     if separator and scheme in ("workspace", "artifact"):
         return _read_run_file(call, name)
     if not separator and name.removeprefix("./").split("/")[0] in RUN_FOLDERS:
@@ -496,17 +496,17 @@ def _read_run_file(call: Call, name: str) -> ToolResult:
     if skill := skill_of(name):
         find(call.caller, skill)  # a copy of a skill needs the same permission as the skill
     with open_run_text(call.caller, name) as found:
-        return _piece(call, found.chunks, count=found.size <= _COUNTED_BYTES)
+        return _read_part(call, found.chunks, count=found.size <= _COUNTED_BYTES)
 
 
-def _piece(call: Call, chunks: Iterable[str], *, count: bool = True) -> ToolResult:
+def _read_part(call: Call, chunks: Iterable[str], *, count: bool = True) -> ToolResult:
     """Return the requested part of a text."""
     piece = read_piece(
         chunks,
-        _whole(call, "start_line") or 1,
-        _whole(call, "num_lines") or _LINES,
+        _whole_number(call, "start_line") or 1,
+        _whole_number(call, "num_lines") or _LINES,
         call.caller.limits.max_resource_excerpt_chars,
-        start_char=_whole(call, "start_char") or 1,
+        start_char=_whole_number(call, "start_char") or 1,
         count=count,
     )
     header = f"(line {piece.start_line} on"
@@ -543,7 +543,7 @@ def _read_stored(call: Call, name: str) -> ToolResult:
             f"{printable(name)!r} cannot be read: give {STORED}... as a result gave it, {ways}",
             WRONG_ARGUMENTS,
         )
-    return _piece(call, [storage.text(os.path.join(storage.folder, key))])
+    return _read_part(call, [storage.text(os.path.join(storage.folder, key))])
 
 
 def unload(call: Call) -> ToolResult:
@@ -565,7 +565,7 @@ def list_skills(call: Call) -> ToolResult:
     assert isinstance(offset, int)
     assert isinstance(limit, int)
     page = sorted(skills)[offset : offset + limit]
-    lines = [f"- {name}: {_about(skills[name])}" for name in page]
+    lines = [f"- {name}: {_describe_skill(skills[name])}" for name in page]
     left = len(skills) - offset - len(page)
     if left > 0:
         lines.append(f"({left} more: ask again with offset {offset + len(page)})")
@@ -578,7 +578,9 @@ def search_skills(call: Call) -> ToolResult:
     assert isinstance(limit, int)
     ranked = call.caller.search(str(call.arguments["query"]), limit)
     found = [one for one in ranked if one.strength != "noise"]
-    lines = [f"- {one.skill.name}: {_about(one.skill)} ({_origin(one.skill)})" for one in found]
+    lines = [
+        f"- {one.skill.name}: {_describe_skill(one.skill)} ({_origin(one.skill)})" for one in found
+    ]
     text = "\n".join(lines) or "no skill fits; say it in other words, or go on without a skill"
     return ToolResult(text, data={"names": [one.skill.name for one in found]})
 
@@ -587,7 +589,7 @@ def _origin(skill: Skill) -> str:
     return one_line(str(skill.origin)) if skill.origin.remote else skill.scope
 
 
-def _about(skill: Skill) -> str:
+def _describe_skill(skill: Skill) -> str:
     return one_line(" ".join(filter(None, (skill.description, skill.when_to_use))))
 
 
@@ -595,14 +597,14 @@ def run(call: Call) -> ToolResult:
     """Run a command of a skill."""
     if not str(call.arguments["skill"]).strip():
         raise Refused("skill and command are required", WRONG_ARGUMENTS)
-    skill = _runnable(call, str(call.arguments["skill"]), ("skill_run", "claude_bash"))
+    skill = _require_runnable(call, str(call.arguments["skill"]), ("skill_run", "claude_bash"))
     for name in skills_named(call.arguments.get("inputs")):
         if name != skill.name:  # which was found just now
             find(call.caller, name)
     return run_command(call, skill)
 
 
-def _runnable(call: Call, name: str, kinds: Sequence[str]) -> Skill:
+def _require_runnable(call: Call, name: str, kinds: Sequence[str]) -> Skill:
     """Return a skill that the model may run; Refused if the model must load it first."""
     caller = call.caller
     skill = find(caller, name)
@@ -617,12 +619,12 @@ def _runnable(call: Call, name: str, kinds: Sequence[str]) -> Skill:
 def execute(call: Call) -> ToolResult:
     """Run a skill's script on JSON."""
     kinds = ("execute_skill",)
-    return execute_script(call, _runnable(call, str(call.arguments["skill"]), kinds))
+    return execute_script(call, _require_runnable(call, str(call.arguments["skill"]), kinds))
 
 
 def run_in_workspace(call: Call) -> ToolResult:
     """Run a command in the workspace, of the skill that it names or that was loaded last."""
-    command, timeout = str(call.arguments["command"]), _whole(call, "timeout") or 0
+    command, timeout = str(call.arguments["command"]), _whole_number(call, "timeout") or 0
     arguments: dict[str, object] = {
         "skill": _skill_of_command(call.caller, command),
         "command": command,
@@ -707,7 +709,7 @@ def check_arguments(kind: str, given: object, *, brief: bool = False) -> Checked
     checked: dict[str, object] = {}
     for key, schema in definition.properties.items():
         if key in present:
-            checked[key], fault = _fit(present[key], schema)
+            checked[key], fault = _convert(present[key], schema)
             faults += [f"argument {key!r} must be {fault}"] if fault else []
     if not faults:
         return Checked(checked, "")
@@ -748,7 +750,7 @@ _ITEMS: Mapping[object, tuple[type, str]] = {
 }
 
 
-def _fit(value: object, schema: Schema) -> tuple[object, str]:
+def _convert(value: object, schema: Schema) -> tuple[object, str]:
     """Return the value in the type of the schema, or what it must be if it does not fit."""
     kind, wanted = _TYPES[str(schema["type"])]
     if kind is int and isinstance(value, float) and value.is_integer():

@@ -1,4 +1,4 @@
-// What pages do beyond links and forms: news as they come, keys, a count in the title.
+// Page behaviour beyond links and forms: live updates, keyboard shortcuts, a count in the title.
 "use strict";
 (() => {
   const root = document.body.dataset.root;
@@ -12,7 +12,7 @@
   const refresh = () => {
     clearTimeout(timer);
     timer = setTimeout(() => {
-      const address = location.pathname + location.search.replace(/([?&])told=[^&]*&?/, "$1");
+      const address = location.pathname + location.search.replace(/([?&])notice=[^&]*&?/, "$1");
       window.htmx.ajax("GET", address, { target: "#live", select: "#live", swap: "outerMorph" });
     }, 60);
   };
@@ -39,7 +39,7 @@
       count(JSON.parse(event.data).count);
       if (live()?.dataset.live === "inbox") refresh();
     });
-    // What happened between the making of the page and the start of the stream.
+    // Fetch what happened between rendering the page and starting the stream.
     source.addEventListener("hello", () => {
       if (["runs", "log", "installs"].includes(live()?.dataset.live)) refresh();
     });
@@ -60,7 +60,7 @@
     });
   }
 
-  // Output goes on at the end, unless the reader scrolled up.
+  // Stay at the end of growing output, unless the reader scrolled up.
   const follow = () => {
     for (const one of document.querySelectorAll("[data-follow]")) {
       if (one.dataset.follow !== "off") one.scrollTop = one.scrollHeight;
@@ -75,8 +75,8 @@
   document.addEventListener("htmx:after:swap", follow);
   follow();
 
-  // What is pointed at, or has the focus, stays where it is when requests come and go. Where that
-  // is not possible, buttons that answer rest for a moment: a click was meant for another request.
+  // An element with the pointer or the focus stays in place when requests come and go. Where that is
+  // not possible, answer buttons are disabled for a moment: a click was meant for another request.
   const REST = 700;
   let pointer = null;
   let held = null;
@@ -122,7 +122,7 @@
     }
   }, true);
 
-  // Keys. A card or a row is chosen, and only what is chosen is acted on.
+  // Keyboard shortcuts act on the selected card or row only.
   const choices = () => [...document.querySelectorAll("[data-card], [data-row]")];
   const chosen = () => document.activeElement?.closest?.("[data-card], [data-row]")
     ?? document.querySelector(".chosen");

@@ -27,7 +27,7 @@ def find_calls(reply: object, format: MessageFormat) -> list[HistoryCall]:
     ]
 
 
-def read_told(given: object, call: HistoryCall, format: MessageFormat) -> CallAnswer:
+def read_answer(given: object, call: HistoryCall, format: MessageFormat) -> CallAnswer:
     """Return the answer to a call; that of a host's tool is text, or parts of the vendor."""
     if isinstance(given, CallAnswer):
         return given

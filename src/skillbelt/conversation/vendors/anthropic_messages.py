@@ -1,4 +1,7 @@
-"""The messages of Anthropic: content blocks, with the results of calls in messages of the user."""
+"""The messages of Anthropic: content blocks, with the results of calls in messages of the user.
+
+`write` adds the marks for the prompt cache.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ class AnthropicMessages:
         return [{**found, "content": content}]
 
     def read(self, items: Sequence[Item], where: Sequence[str]) -> list[Message]:
-        """Return the messages; each result is one of its own."""
+        """Return the messages; each result becomes a separate one."""
         found: list[Message] = []
         for index, (item, at) in enumerate(zip(items, where, strict=True)):
             if item["role"] == "assistant":

@@ -54,7 +54,7 @@ class GeminiContents:
         return [{**found, "parts": made}]
 
     def read(self, items: Sequence[Item], where: Sequence[str]) -> list[Message]:
-        """Return the messages; each response to a call is one of its own."""
+        """Return the messages; each response to a call becomes a separate one."""
         found: list[Message] = []
         for index, item in enumerate(items):
             if item.get("role") == "model":
@@ -163,7 +163,7 @@ def _read_user(item: Item, index: int, open_calls: list[dict[str, Any]]) -> list
     found: list[Message] = []
     for number, part in enumerate(item["parts"]):
         if response := _response(part):
-            id = _pair(response, open_calls)
+            id = _match_call(response, open_calls)
             answer = response.get("response")
             text = answer.get(_text_key(answer)) if isinstance(answer, Mapping) else ""
             content = text if isinstance(text, str) else ""
@@ -175,7 +175,7 @@ def _read_user(item: Item, index: int, open_calls: list[dict[str, Any]]) -> list
     return found
 
 
-def _pair(response: dict[str, Any], open_calls: list[dict[str, Any]]) -> str:
+def _match_call(response: dict[str, Any], open_calls: list[dict[str, Any]]) -> str:
     """Return the id of a response, and assign it to the call that has none."""
     given = response.get("id")
     id = given if isinstance(given, str) else ""

@@ -40,9 +40,9 @@ class ResponsesItems:
         return [_read_item(found, where)]
 
     def read(self, items: Sequence[Item], where: Sequence[str]) -> list[Message]:
-        """Return the messages; consecutive texts and calls of a model are one of them.
+        """Return the messages; consecutive texts and calls of a model become one message.
 
-        Items of other kinds, such as reasoning, are sent as they came and are no messages.
+        Items of other kinds, such as reasoning, are sent unchanged and do not become messages.
         """
         found: list[Message] = []
         for index, (item, at) in enumerate(zip(items, where, strict=True)):

@@ -1,4 +1,4 @@
-"""Write a vendor's request: the arguments of its package, with the texts of skills in place."""
+"""Write a vendor's request: its package's arguments, the texts of skills, marks for its cache."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def write_request(
     previous_response_id: str | None = None,
 ) -> dict[str, Any]:
     """Return the keyword arguments for the call of the vendor's package."""
-    placed = _place(outgoing, made)
+    placed = _merge_into_items(outgoing, made)
     given = {} if tools is None else {"tools": list(tools)}
     match outgoing.format:
         case "openai":
@@ -102,7 +102,7 @@ def write_request(
             return {"contents": drop_own_ids(placed.items), "config": {**config, **given}}
 
 
-def _place(outgoing: Outgoing, made: Sequence[Message]) -> _Placed:
+def _merge_into_items(outgoing: Outgoing, made: Sequence[Message]) -> _Placed:
     """Put the changed messages into the items; drop the items whose message is gone."""
     vendor = find_vendor(outgoing.format)
     before = {one[AT]: one.get("content") for one in outgoing.messages if AT in one}

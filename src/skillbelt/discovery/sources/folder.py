@@ -132,7 +132,7 @@ class Walker:
             return self._no_skill(path, error)
         if _FOLDS_CASE and SKILL_FILE not in os.listdir(folder):
             return False
-        self._take(path, status, identity)
+        self._add_found(path, status, identity)
         return True
 
     def _no_skill(self, path: str, error: OSError) -> bool:
@@ -144,7 +144,7 @@ class Walker:
             self._report_unreadable(os.path.dirname(path), error)
         return True
 
-    def _take(self, path: str, status: os.stat_result, identity: int) -> None:
+    def _add_found(self, path: str, status: os.stat_result, identity: int) -> None:
         if stat.S_ISREG(status.st_mode):
             self.found.append(
                 Found(
@@ -304,7 +304,7 @@ class Walker:
         if self.rules.loose_file_name:
             try:
                 if not (entry.is_symlink() and self._is_foreign_link(entry.path)):
-                    self._take(entry.path, entry.stat(), identity)
+                    self._add_found(entry.path, entry.stat(), identity)
             except OSError as error:
                 self._report_error("unreadable", entry.path, error)
         return self.rules.loose_file_name

@@ -160,7 +160,7 @@ def _from_cache(job: PullJob, cached: CachedSource) -> Pulled | None:
     if state is None or job.refresh:
         return None
     cached.tidy(state)
-    if _recent(state):
+    if _is_recent(state):
         return _use_copy(cached, state)
     pause = min(_PAUSE_SECONDS, REMOTE_REFRESH_SECONDS)
     if 0 <= time.time() - state.gave_up < pause:
@@ -168,7 +168,7 @@ def _from_cache(job: PullJob, cached: CachedSource) -> Pulled | None:
     return None
 
 
-def _recent(state: CopyState) -> bool:
+def _is_recent(state: CopyState) -> bool:
     """Whether the copy may be used without a request: for the server's time, or a default one."""
     seconds = state.fresh_seconds
     return 0 <= time.time() - state.checked < (REMOTE_REFRESH_SECONDS if seconds < 0 else seconds)
@@ -229,7 +229,7 @@ def _pulled_meanwhile(job: PullJob, old: CopyState, started: float) -> bool:
     """Whether another process pulled it while this one waited for the lock."""
     if started <= old.checked <= time.time():
         return True
-    return not job.refresh and _recent(old)
+    return not job.refresh and _is_recent(old)
 
 
 def _publish(

@@ -126,7 +126,7 @@ async def _pull_archive(web: WebPull) -> Update:
             return _keep_unchanged(web, "archive", response)
         spool.seek(0)
         if archive.detect(spool.read(archive.SNIFF_BYTES)) is None:
-            raise _not_an_archive(web.url)
+            raise _make_not_archive(web.url)
         spool.seek(0)
         part = web.stage.part()
         unpack_into(part, spool, web.url, web.budget)
@@ -143,13 +143,13 @@ def _stop_unless_archive(write: Callable[[bytes], object], url: str) -> Callable
         if len(head) < archive.SNIFF_BYTES:
             head += data[: archive.SNIFF_BYTES]
             if len(head) >= archive.SNIFF_BYTES and archive.detect(head) is None:
-                raise _not_an_archive(url)
+                raise _make_not_archive(url)
         write(data)
 
     return checked
 
 
-def _not_an_archive(url: str) -> SourceFailure:
+def _make_not_archive(url: str) -> SourceFailure:
     reason = "is neither zip nor tar nor gzipped tar"
     return SourceFailure(url, reason, code="archive-unknown", remedy="give an archive's address")
 
@@ -220,7 +220,7 @@ async def _pull_site(web: WebPull) -> Update:
     except SourceFailure as failure:
         if not _try_next(failure):
             raise
-        raise _nothing_found(web.url, tried) from failure
+        raise _make_not_found(web.url, tried) from failure
 
 
 def _try_next(failure: SourceFailure) -> bool:
@@ -241,11 +241,11 @@ def index_urls(url: str) -> list[str]:
     return [urlunsplit((parts.scheme, parts.netloc, place, "", "")) for place in paths]
 
 
-def _nothing_found(url: str, tried: list[SourceFailure]) -> SourceFailure:
+def _make_not_found(url: str, tried: list[SourceFailure]) -> SourceFailure:
     reasons = "; ".join(f"{urlsplit(failure.source).path} {failure.reason}" for failure in tried)
     return SourceFailure(
         url,
-        f"has no list of skills and is no archive ({reasons})",
+        f"has no list of skills and is not an archive ({reasons})",
         code="remote-no-skills",
         remedy="give the address of an archive, a SKILL.md or a folder with an index.json",
     )
@@ -266,7 +266,7 @@ async def _pull_index(web: WebPull, document: str) -> Update:
             fresh_seconds=response.fresh_seconds,
         )
     found = await _pull_skills(web, skill_index.parse(bytes(body), response.url))
-    # A 304 may stand for the whole source only when no skill has to be requested again.
+    # A 304 may cover the whole source only when no skill has to be requested again.
     settled = (
         found.finished
         and not found.problems

@@ -389,7 +389,7 @@ def steady(component: bytes, again: bytes) -> bytes:
         theirs = {part.number: part.content for part in sections(other) if part.number == _DATA}
         for part in sections(module):
             if part.number == _DATA and part.content != theirs.get(_DATA):
-                image = _common(_image(part.content), _image(theirs.get(_DATA, b"\0")))
+                image = _pad_to_common(_image(part.content), _image(theirs.get(_DATA, b"\0")))
                 part = part._replace(content=_data(image))
             elif part.number == _DATA and len(part.content) > 2**12:
                 part = part._replace(content=_data(_image(part.content)))
@@ -402,7 +402,7 @@ def steady(component: bytes, again: bytes) -> bytes:
 def _image(content: bytes) -> tuple[int, bytes]:
     """Return the start of the memory, and its content up to the last segment."""
     reader = WasmReader(content)
-    pieces = [_piece(reader) for _ in range(reader.number())]
+    pieces = [_read_segment(reader) for _ in range(reader.number())]
     if not pieces:
         return 0, b""
     start = min(at for at, _ in pieces) & -_WORD
@@ -415,7 +415,7 @@ def _image(content: bytes) -> tuple[int, bytes]:
     return start, bytes(memory)
 
 
-def _piece(reader: WasmReader) -> tuple[int, bytes]:
+def _read_segment(reader: WasmReader) -> tuple[int, bytes]:
     if reader.number() != 0 or reader.byte() != _I32_CONST:
         raise BinaryFault("a data segment without a fixed offset")
     at = reader.signed()
@@ -424,7 +424,7 @@ def _piece(reader: WasmReader) -> tuple[int, bytes]:
     return at, reader.take(reader.number())
 
 
-def _common(one: tuple[int, bytes], other: tuple[int, bytes]) -> tuple[int, bytes]:
+def _pad_to_common(one: tuple[int, bytes], other: tuple[int, bytes]) -> tuple[int, bytes]:
     start = min(one[0], other[0])
     end = max(at + len(memory) for at, memory in (one, other))
     size = -(-(end - start) // _WORD) * _WORD

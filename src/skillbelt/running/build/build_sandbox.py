@@ -43,7 +43,7 @@ def run_build(command: BuildCommand, source: Source, settings: Settings) -> tupl
 
 def _build(command: BuildCommand, stage: str, settings: Settings) -> tuple[bytes, ...]:
     sandbox = choose(AUTO)
-    places = _places(command, stage, sandbox.remaps)
+    places = _map_placeholders(command, stage, sandbox.remaps)
     _write(os.path.join(stage, "work"), _fill_files(command.files, places))
     out = os.path.join(stage, "out")
     os.mkdir(out, 0o700)
@@ -73,7 +73,9 @@ def _write(folder: str, files: Mapping[str, bytes]) -> None:
             os.chmod(os.path.join(here, name), 0o644)
 
 
-def _places(command: BuildCommand, stage: str, remaps: bool) -> dict[str, tuple[str, str]]:
+def _map_placeholders(
+    command: BuildCommand, stage: str, remaps: bool
+) -> dict[str, tuple[str, str]]:
     """Return each placeholder with its folder outside and inside."""
     outside = {name: os.path.join(stage, name) for name in ("skill", "work", "out")}
     outside |= {str(number): path for number, path in enumerate(command.folders)}

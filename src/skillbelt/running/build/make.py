@@ -60,7 +60,7 @@ def build(
     when there is no sandbox to build in.
     """
     started = time.monotonic()
-    builder, source = _choose_builder(skill, settings, plugin)
+    builder, source = _choose_builder(skill, plugin)
     with _with_packages(skill, source, settings, gate, progress) as source:
         data = _build(builder, source, settings, progress or _silent)
     _install(skill, data)
@@ -81,7 +81,7 @@ def check(
     its inputs in the component, which is compared instead.
     """
     started = time.monotonic()
-    builder, source = _choose_builder(skill, settings, plugin)
+    builder, source = _choose_builder(skill, plugin)
     try:
         there = read_file(skill, OUTPUT, MAX_WASM_BYTES)
     except LoadError:
@@ -98,7 +98,7 @@ def _silent(_: str) -> None:
     pass
 
 
-def _choose_builder(skill: Skill, settings: Settings, plugin: str) -> tuple[Builder, Source]:
+def _choose_builder(skill: Skill, plugin: str) -> tuple[Builder, Source]:
     if skill.origin.remote or skill.source or not os.path.isdir(skill.dir):
         raise RunRefused(
             f"skill {skill.name!r} is not a local folder of yours; build it in its own repository"

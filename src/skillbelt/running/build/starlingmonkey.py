@@ -43,7 +43,7 @@ class StarlingMonkeyBuilder:
         return usual._replace(
             outputs=(_OUTPUT,),
             folders=(*usual.folders, engine),
-            files={"task.json": json.dumps(task).encode(), **_world()},
+            files={"task.json": json.dumps(task).encode(), **_read_world()},
             env={"TMPDIR": "{out}"},
         )
 
@@ -56,7 +56,7 @@ class StarlingMonkeyBuilder:
         return b"\0".join((JavaScriptBuilder().recipe(), *_sources()))
 
 
-def _world() -> dict[str, bytes]:
+def _read_world() -> dict[str, bytes]:
     """Read the WIT file of the world and of the packages it names."""
     deps = os.path.join(GUESTS, "wit", "deps")
     found = {f"wit/deps/{name}": _read(os.path.join(deps, name)) for name in os.listdir(deps)}

@@ -138,7 +138,7 @@ def _python_lock(
         for one in filter(name_of, needs.requirements[:_EXPECTED]):
             if ";" in one:  # uv may not ask for it: uv decides that
                 continue
-            index.expect(name_of(one), partial(_likely, tools, one))
+            index.expect(name_of(one), partial(_guess_wheel, tools, one))
     data = uv.resolve(sandbox, needs, index)
     builds = tools.builds
     lock = read_python(
@@ -158,7 +158,7 @@ def _python_lock(
     )
 
 
-def _likely(tools: InstallTools, wanted: str, files: Iterable[IndexFile]) -> IndexFile | None:
+def _guess_wheel(tools: InstallTools, wanted: str, files: Iterable[IndexFile]) -> IndexFile | None:
     """Return the wheel that uv will likely choose: the newest that fits. A wrong guess is harmless.
 
     None for a requirement that only uv understands.
@@ -289,7 +289,7 @@ def build(planned: EnvironmentPlan) -> Environment:
     try:
         tools.say(f"installing {describe(planned.needs)}")
         with _installer_errors(planned.needs, tools):
-            _make(planned, stage)
+            _install_and_copy(planned, stage)
         installed = tuple(sorted((one.name, one.version) for one in planned.lock.packages))
         environment = Environment(path, key, installed)
         write_json(os.path.join(stage, RECORD), {"hash": key, "installed": installed})
@@ -312,7 +312,7 @@ def _check_size(size: int, planned: EnvironmentPlan) -> None:
         )
 
 
-def _make(planned: EnvironmentPlan, stage: str) -> None:
+def _install_and_copy(planned: EnvironmentPlan, stage: str) -> None:
     """Install in a sandbox and copy the result; if one way cannot do it, try the next."""
     sandboxes, most = planned.tools.sandboxes, planned.tools.most
     ways = (_unpack, _install) if planned.needs.kind == "python" else (_install_modules,)

@@ -215,7 +215,7 @@ def _declarations(folder: int, script: str | None) -> Iterator[Needs | None]:
     if script is not None and not node:
         text = _read(folder, script, whole=False)
         yield _parse_block(text, script) if text else None
-    for place in _places(script):
+    for place in _declaring_folders(script):
         if not node:
             yield from _python_files(folder, place)
         if node or script is None:
@@ -224,7 +224,7 @@ def _declarations(folder: int, script: str | None) -> Iterator[Needs | None]:
             yield _parse_package(text, path) if text is not None else None
 
 
-def _places(script: str | None) -> Iterator[str]:
+def _declaring_folders(script: str | None) -> Iterator[str]:
     """Yield the folders that declare the packages of a script, the nearest first."""
     place = posixpath.dirname(script or "")
     while place:

@@ -137,7 +137,7 @@ def python_indexes(environ: Mapping[str, str]) -> IndexConfig:
     table = {} if env.get("UV_NO_CONFIG") in ("1", "true") else _uv_table(env)
     make: Callable[[str], IndexAddress] = lambda text: _parse_index(text, env, where)  # noqa: E731
     main = env.get("UV_DEFAULT_INDEX") or env.get("UV_INDEX_URL")
-    first = [*_words(env.get("UV_INDEX")), *_words(env.get("UV_EXTRA_INDEX_URL"))]
+    first = [*_split_words(env.get("UV_INDEX")), *_split_words(env.get("UV_EXTRA_INDEX_URL"))]
     links = [*re.split(r"[,\s]+", env.get("UV_FIND_LINKS", "").strip())]
     tables = [table, table.get("pip") if isinstance(table.get("pip"), dict) else {}]
     for one in tables:
@@ -167,7 +167,7 @@ def python_indexes(environ: Mapping[str, str]) -> IndexConfig:
     )
 
 
-def _words(text: str | None) -> list[str]:
+def _split_words(text: str | None) -> list[str]:
     return (text or "").split()
 
 

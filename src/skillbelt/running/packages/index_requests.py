@@ -1,6 +1,6 @@
 """One request over HTTP or HTTPS, with the user's certificate authorities and proxies.
 
-A module of its own, since `ssl` and `urllib.request` take 13 ms to import, and most runs with
+A separate module, since `ssl` and `urllib.request` take 13 ms to import, and most runs with
 packages find theirs installed.
 """
 
@@ -114,14 +114,14 @@ def _folder_context() -> ssl.SSLContext:
 def _context(authorities: tuple[str, ...]) -> ssl.SSLContext:
     """Return the context of all requests: reading the certificates takes longer than a request."""
     context = ssl.create_default_context()
-    read = {_real(ssl.get_default_verify_paths().cafile)}
+    read = {_real_path(ssl.get_default_verify_paths().cafile)}
     for path in authorities:
-        if _real(path) not in read:  # several variables often name the same file
-            read.add(_real(path))
+        if _real_path(path) not in read:  # several variables often name the same file
+            read.add(_real_path(path))
             with suppress(OSError, ssl.SSLError):
                 context.load_verify_locations(cafile=path)
     return context
 
 
-def _real(path: str | None) -> str:
+def _real_path(path: str | None) -> str:
     return os.path.realpath(path) if path else ""

@@ -36,7 +36,7 @@ from skillbelt.sandbox.linux.identity import (
     interpreter,
     run_identity,
 )
-from skillbelt.sandbox.linux.prefixes import shown_of
+from skillbelt.sandbox.linux.python_files import shown_of
 from skillbelt.sandbox.macos.seatbelt import SeatbeltSandbox
 from skillbelt.sandbox.network.proxy import SOCKET_NAME, Egress, bridge
 from skillbelt.sandbox.protocol import Job, Mount, Sandbox, run
@@ -187,9 +187,9 @@ class NativeSandbox:
     @property
     def inside(self) -> str:
         """Return the path of the folder inside, where commands start."""
-        return self._place(_INSIDE, self._room)
+        return self._choose_path(_INSIDE, self._room)
 
-    def _place(self, inside: str, outside: str) -> str:
+    def _choose_path(self, inside: str, outside: str) -> str:
         return inside if self._sandbox.remaps else outside
 
     def put(self, name: str, data: bytes | Iterable[bytes]) -> None:
@@ -219,18 +219,18 @@ class NativeSandbox:
                 _link_or_copy(real, copy)
             except OSError as error:
                 raise RunRefused(f"{program} cannot be read: {error.strerror}") from error
-        return os.path.join(self._place(_TOOLS, self._tools), os.path.basename(real))
+        return os.path.join(self._choose_path(_TOOLS, self._tools), os.path.basename(real))
 
     def run(self, step: InstallStep) -> tuple[int, str]:
         """Run a command; return its exit code and output. Raises RunRefused at a limit."""
         with ExitStack() as stack:
-            tools = Mount(self._tools, self._place(_TOOLS, self._tools))
+            tools = Mount(self._tools, self._choose_path(_TOOLS, self._tools))
             mounts = [Mount(self._room, self.inside, True), tools]
             mounts += [Mount(path, path) for path in step.folders if not in_system(path)]
             network: tuple[str, ...] = ()
             if step.package_index is not None:
                 egress = stack.enter_context(self._proxy(step.package_index))
-                net = self._place(_NET, egress.folder)
+                net = self._choose_path(_NET, egress.folder)
                 mounts.append(Mount(egress.folder, net))
                 network = bridge(os.path.join(net, SOCKET_NAME))
             job = Job(

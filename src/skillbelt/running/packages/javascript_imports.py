@@ -132,10 +132,10 @@ def _names(tokens: Iterator[_Token]) -> Iterator[str]:
                 statement = text
             elif text == "type" and before in ("import", "export"):
                 statement = "type"
-        before = _after(before, text)
+        before = _previous_token(before, text)
 
 
-def _after(before: str, text: str) -> str:
+def _previous_token(before: str, text: str) -> str:
     """Return the token that the next one follows; a property is not a keyword."""
     if before == ".":
         return text if text == "resolve" else "property"

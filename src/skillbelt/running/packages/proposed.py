@@ -234,15 +234,15 @@ def uncovered(proposals: Sequence[Proposal], declared: Sequence[str]) -> tuple[P
     A package that the table does not know is not proposed beside a declared one whose name contains
     the module's name: `acme-sdk` may well provide `acme`.
     """
-    return tuple(one for one in proposals if not any(_stands_for(name, one) for name in declared))
+    return tuple(one for one in proposals if not any(_may_provide(name, one) for name in declared))
 
 
 def imports_of(declared: str, proposals: Sequence[Proposal]) -> tuple[Proposal, ...]:
     """Return the imports that a declared package provides, or may provide."""
-    return tuple(one for one in proposals if _stands_for(declared, one))
+    return tuple(one for one in proposals if _may_provide(declared, one))
 
 
-def _stands_for(declared: str, one: Proposal) -> bool:
+def _may_provide(declared: str, one: Proposal) -> bool:
     if declared in (one.package.name, *one.package.others):
         return True
     return not one.package.known and one.package.name in declared

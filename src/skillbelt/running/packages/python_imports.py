@@ -46,7 +46,7 @@ def python_imports(data: bytes | str, *, is_main: bool = True) -> PythonImports:
 
     Imports only for type checkers are left out.
     """
-    text = _text(data)
+    text = _decode(data)
     changes = bool(_PATH_CHANGES.search(text))
     try:
         tree = parse_python(text)
@@ -75,7 +75,7 @@ def _merge(before: ImportedModule, one: ImportedModule) -> ImportedModule:
     )
 
 
-def _text(data: bytes | str) -> str:
+def _decode(data: bytes | str) -> str:
     if isinstance(data, bytes):
         data = data[:MAX_SOURCE_BYTES].decode("utf-8-sig", "replace")
     return data[:MAX_SOURCE_BYTES].replace("\r\n", "\n")

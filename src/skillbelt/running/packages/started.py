@@ -1,6 +1,6 @@
 """Parse a command line for what it starts: scripts, modules, code, and packages that it names.
 
-It only decides which packages are proposed, and those need a permission of their own. So a wrong
+It only decides which packages are proposed, and those need a separate permission. So a wrong
 guess is harmless, and a word that cannot be parsed is skipped.
 """
 
@@ -25,7 +25,7 @@ _BEFORE = frozenset(("time", "nohup", "exec", "env", "command", "sudo", "nice", 
 _SEPARATOR = re.compile(r"[;|&()<>]+")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 _HERE = re.compile(r"(?<!<)<<-?[ \t]{0,20}(['\"]?)(\w{1,100})\1")
-# Options with a value of their own, of the programs that start others.
+# Options that take a value, of the programs that start others.
 _PYTHON_VALUES = frozenset(("-W", "-X", "--check-hash-based-pycs"))
 _UV_VALUES = frozenset(
     ("--python", "-p", "--project", "--directory", "--index", "--extra", "--group", "--env-file",
@@ -54,9 +54,9 @@ def started_parts(command: str | Sequence[str], stdin: str = "") -> list[Started
     """Return the parts that a command starts, in order."""
     found: list[StartedPart] = []
     if isinstance(command, str):
-        parts = _of_text(command[:_MAX_CHARS], 0, stdin)
+        parts = _parse_text(command[:_MAX_CHARS], 0, stdin)
     else:
-        parts = _of_words(list(command), 0, stdin)
+        parts = _parse_words(list(command), 0, stdin)
     for part in parts:
         found.append(part)
         if len(found) >= _MAX_FOUND:
@@ -64,7 +64,7 @@ def started_parts(command: str | Sequence[str], stdin: str = "") -> list[Started
     return found
 
 
-def _of_text(text: str, depth: int, stdin: str = "") -> Iterator[StartedPart]:
+def _parse_text(text: str, depth: int, stdin: str = "") -> Iterator[StartedPart]:
     """Yield the parts that a command line or a shell script starts."""
     if depth > _MAX_DEPTH:
         return
@@ -74,7 +74,7 @@ def _of_text(text: str, depth: int, stdin: str = "") -> Iterator[StartedPart]:
         for words in _commands(line):
             at = next((one for one in words if one.startswith("\0")), "")
             given = documents[int(at[1:])] if at else stdin
-            yield from _of_words([one for one in words if one != at or not at], depth, given)
+            yield from _parse_words([one for one in words if one != at or not at], depth, given)
 
 
 def _take_documents(text: str) -> tuple[str, list[str]]:
@@ -122,26 +122,26 @@ def _commands(line: str) -> Iterator[list[str]]:
     yield words
 
 
-def _of_words(words: list[str], depth: int, stdin: str) -> Iterator[StartedPart]:
+def _parse_words(words: list[str], depth: int, stdin: str) -> Iterator[StartedPart]:
     """Yield the parts that one command starts."""
     words = _without_prefix(words)
     if not words or depth > _MAX_DEPTH:
         return
     name, rest = basename(words[0]), words[1:]
     if _PYTHON.fullmatch(name):
-        yield from _of_python(rest, stdin)
+        yield from _parse_python(rest, stdin)
     elif name in _NODE:
-        yield from _of_node(rest, stdin)
+        yield from _parse_node(rest, stdin)
     elif name in _SHELLS:
-        yield from _of_shell(rest, depth, stdin)
+        yield from _parse_shell(rest, depth, stdin)
     elif name == "uv":
-        yield from _of_uv(rest, depth, stdin)
+        yield from _parse_uv(rest, depth, stdin)
     elif name in _PIPS and rest[:1] == ["install"]:
         yield from _packages(rest[1:], "python")
     elif name == "npm" and rest[:1] in (["install"], ["i"], ["add"]):
         yield from _packages(rest[1:], "node")
     elif name in ("npx", "uvx"):
-        yield from _of_runner(rest, "node" if name == "npx" else "python", depth)
+        yield from _parse_runner(rest, "node" if name == "npx" else "python", depth)
     elif "/" in words[0] or words[0].endswith((".py", ".sh")):
         yield _script(words[0])
 
@@ -164,7 +164,7 @@ def _script(path: str, kind: Kind = "python") -> StartedPart:
     return StartedPart("shell" if path.endswith((".sh", ".bash")) else "script", kind, path)
 
 
-def _of_python(words: list[str], stdin: str) -> Iterator[StartedPart]:
+def _parse_python(words: list[str], stdin: str) -> Iterator[StartedPart]:
     at = 0
     while at < len(words):
         word = words[at]
@@ -188,7 +188,7 @@ def _of_python(words: list[str], stdin: str) -> Iterator[StartedPart]:
         yield StartedPart("code", "python", stdin)
 
 
-def _of_node(words: list[str], stdin: str) -> Iterator[StartedPart]:
+def _parse_node(words: list[str], stdin: str) -> Iterator[StartedPart]:
     for at, word in enumerate(words):
         value = words[at + 1] if at + 1 < len(words) else ""
         if word in ("-e", "--eval", "-p", "--print"):
@@ -203,28 +203,28 @@ def _of_node(words: list[str], stdin: str) -> Iterator[StartedPart]:
         yield StartedPart("code", "node", stdin)
 
 
-def _of_shell(words: list[str], depth: int, stdin: str) -> Iterator[StartedPart]:
+def _parse_shell(words: list[str], depth: int, stdin: str) -> Iterator[StartedPart]:
     for at, word in enumerate(words):
         if word.startswith("-") and not word.startswith("--") and "c" in word:
-            yield from _of_text(words[at + 1] if at + 1 < len(words) else "", depth + 1)
+            yield from _parse_text(words[at + 1] if at + 1 < len(words) else "", depth + 1)
             return
         if not word.startswith("-"):
             yield StartedPart("shell", "python", word)
             return
     if stdin:
-        yield from _of_text(stdin[:_MAX_CHARS], depth + 1)
+        yield from _parse_text(stdin[:_MAX_CHARS], depth + 1)
 
 
-def _of_uv(words: list[str], depth: int, stdin: str) -> Iterator[StartedPart]:
+def _parse_uv(words: list[str], depth: int, stdin: str) -> Iterator[StartedPart]:
     if words[:2] == ["pip", "install"]:
         yield from _packages(words[2:], "python")
     elif words[:2] == ["tool", "run"]:
-        yield from _of_runner(words[2:], "python", depth)
+        yield from _parse_runner(words[2:], "python", depth)
     elif words[:1] == ["run"]:
-        yield from _of_uv_run(words[1:], depth, stdin)
+        yield from _parse_uv_run(words[1:], depth, stdin)
 
 
-def _of_uv_run(words: list[str], depth: int, stdin: str) -> Iterator[StartedPart]:
+def _parse_uv_run(words: list[str], depth: int, stdin: str) -> Iterator[StartedPart]:
     at = 0
     while at < len(words) and words[at].startswith("-") and words[at] != "-":
         name, equals, value = words[at].partition("=")
@@ -237,17 +237,17 @@ def _of_uv_run(words: list[str], depth: int, stdin: str) -> Iterator[StartedPart
         elif name == "--with-requirements":
             yield StartedPart("list", "python", value)
         elif name in ("-m", "--module"):
-            yield from _of_python(["-m", *words[at + 1 :]], stdin)
+            yield from _parse_python(["-m", *words[at + 1 :]], stdin)
             return
         at += 1
     rest = words[at:]
     if rest and rest[0].endswith(".py"):
         yield StartedPart("script", "python", rest[0])
     else:
-        yield from _of_words(rest, depth + 1, stdin)
+        yield from _parse_words(rest, depth + 1, stdin)
 
 
-def _of_runner(words: list[str], kind: Kind, depth: int) -> Iterator[StartedPart]:
+def _parse_runner(words: list[str], kind: Kind, depth: int) -> Iterator[StartedPart]:
     """Yield the package whose program `npx` or `uvx` starts."""
     at = 0
     while at < len(words) and words[at].startswith("-"):
@@ -264,7 +264,7 @@ def _of_runner(words: list[str], kind: Kind, depth: int) -> Iterator[StartedPart
         program = words[at]
         if program in _NODE:
             yield from _packages((program,), kind)
-            yield from _of_words(words[at:], depth + 1, "")
+            yield from _parse_words(words[at:], depth + 1, "")
         else:
             yield from _packages((program,), kind)
 

@@ -157,10 +157,12 @@ class Wheel:
         infos = {one for one in infos if one.endswith(".dist-info")}
         self._info = infos.pop() if len(infos) == 1 else ""
         self._stem = self._info[: -len(".dist-info")]
-        if _plain(self._stem) != _plain(f"{name}-{version}"):
+        if _normalize_name(self._stem) != _normalize_name(f"{name}-{version}"):
             raise Unusual
         about = _fields(self._archive.text(f"{self._info}/METADATA"))
-        if _plain(f"{about.get('name')}-{about.get('version')}") != _plain(self._stem):
+        if _normalize_name(f"{about.get('name')}-{about.get('version')}") != _normalize_name(
+            self._stem
+        ):
             raise Unusual
         header = self._archive.text(f"{self._info}/WHEEL")
         if "\nWheel-Version: 1." not in f"\n{header}":
@@ -175,7 +177,7 @@ class Wheel:
             raise Unusual
         moved: dict[str, str] = {}
         for path, one in self._archive.files.items():
-            place, is_script = self._place(path)
+            place, is_script = self._target_of(path)
             if path == record:
                 continue
             if is_script:
@@ -195,7 +197,7 @@ class Wheel:
         text = "".join(f"{row}\n" for row in rows)
         _write(f"{_SITE}/{record}", [text.encode()], False)
 
-    def _place(self, path: str) -> tuple[str, bool]:
+    def _target_of(self, path: str) -> tuple[str, bool]:
         """Return the path of a file, and whether it is a program; ValueError for a path outside."""
         parts = path.split("/")
         if any(part in ("", ".", "..") for part in parts) or "\\" in path or "\0" in path:
@@ -209,7 +211,7 @@ class Wheel:
         return "/".join((folders[parts[1]], *parts[2:])), parts[1] == "scripts"
 
 
-def _plain(name: str) -> str:
+def _normalize_name(name: str) -> str:
     """Return a name and version in one spelling."""
     parts = name.lower().replace("_", "-").replace(".", "-").split("-")
     return "-".join(filter(None, parts))

@@ -170,7 +170,7 @@ class WheelInstaller:
             kept = self._shared.open(file, self._left)
             if kept is not None:
                 with closing(BodyChunks(kept)) as pieces:
-                    yield from self._bound(pieces)
+                    yield from self._limit_chunks(pieces)
                 return
             listed = self._choose_from_index(package)
             if listed is None:
@@ -181,7 +181,7 @@ class WheelInstaller:
             try:
                 fetched = self._index.fetch(file)
                 with closing(fetched.pieces):
-                    for piece in self._bound(fetched.pieces):
+                    for piece in self._limit_chunks(fetched.pieces):
                         digest.update(piece)
                         if self._shared is not None:
                             copy.write(piece)
@@ -198,7 +198,7 @@ class WheelInstaller:
                 copy.seek(0)
                 self._shared.add(file, digest.hexdigest(), cast(BinaryIO, copy))
 
-    def _bound(self, pieces: BodyChunks) -> Iterator[bytes]:
+    def _limit_chunks(self, pieces: BodyChunks) -> Iterator[bytes]:
         for piece in pieces:
             with self._lock:
                 self._left -= len(piece)

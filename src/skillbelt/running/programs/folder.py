@@ -21,7 +21,7 @@ from skillbelt.sandbox.linux.identity import interpreter
 
 PROGRAMS = ".programs"  # the folder beside the workspaces
 REAL = ".real"  # the programs that ours replace on the PATH
-# A folder of its own: it comes before the package's program where that cannot start.
+# A separate folder: it comes before the package's program where that cannot start.
 TSX = ".tsx"
 MODULES = ".modules.cjs"
 _OURS = ("pip", "pip3", "uv", "uvx")
@@ -64,11 +64,11 @@ def provide_programs(place: str, *, path: str, project: str, foreign: bool = Fal
     `path` is the PATH of the user, whose programs outside the system's folders are shown if
     `find_outside` finds them. A `foreign` system, such as an image, has its own.
     """
-    wanted = _foreign() if foreign else _of_this_system(path, project)
+    wanted = _programs_of_image() if foreign else _programs_of_system(path, project)
     folder = os.path.join(place, wanted.hash)
     if not _is_intact(folder, wanted) or not os.path.isdir(folder):
         _is_intact.cache_clear()
-        _make(folder, wanted)
+        _create(folder, wanted)
     return Programs(folder, wanted.shown, first=not foreign)
 
 
@@ -92,7 +92,7 @@ def _is_intact(folder: str, wanted: _Wanted) -> bool:
     return True
 
 
-def _make(folder: str, wanted: _Wanted) -> None:
+def _create(folder: str, wanted: _Wanted) -> None:
     """Create the folder aside and rename it into place; another process may have been faster."""
     os.makedirs(os.path.dirname(folder), exist_ok=True)
     aside = tempfile.mkdtemp(dir=os.path.dirname(folder), prefix=".part-")
@@ -122,12 +122,12 @@ def _prepare_path(folder: str, name: str) -> str:
     return path
 
 
-def _foreign() -> _Wanted:
+def _programs_of_image() -> _Wanted:
     return _Wanted(tuple(_FOREIGN.items()))
 
 
 @lru_cache(maxsize=8)
-def _of_this_system(path: str, project: str) -> _Wanted:
+def _programs_of_system(path: str, project: str) -> _Wanted:
     python = interpreter()
     if python is None:
         return _Wanted(())
@@ -139,13 +139,19 @@ def _of_this_system(path: str, project: str) -> _Wanted:
     versioned = os.path.basename(python.path)
     names = ("python", "python3", *((versioned,) if _VERSIONED.fullmatch(versioned) else ()))
     links |= dict.fromkeys(names, python.path)
-    files = {".provided.py": _text("provided.py"), **_launch(".provided.py", *_OURS)}
+    files = {".provided.py": _read_program("provided.py"), **_launch(".provided.py", *_OURS)}
     if "node" in has:
-        files |= {MODULES: _text("modules.cjs"), ".resolve.mjs": _text("resolve.mjs")}
+        files |= {
+            MODULES: _read_program("modules.cjs"),
+            ".resolve.mjs": _read_program("resolve.mjs"),
+        }
         files |= _launch(".provided.py", "npx")
         files[f"{TSX}/tsx"] = _LAUNCHER.format(shim="../.provided.py", name="tsx")
     if sys.platform == "linux" and has & {*_OFFICE}:
-        files |= {".office.py": _text("office.py"), **_launch(".office.py", *has & {*_OFFICE})}
+        files |= {
+            ".office.py": _read_program("office.py"),
+            **_launch(".office.py", *has & {*_OFFICE}),
+        }
     return _Wanted(tuple(sorted(files.items())), tuple(sorted({**links, **real}.items())),
                    found.shown)  # fmt: skip
 
@@ -154,7 +160,7 @@ def _in_system(name: str) -> bool:
     return shutil.which(name, path=_SYSTEM_PATH) is not None
 
 
-def _text(name: str) -> str:
+def _read_program(name: str) -> str:
     with open(os.path.join(_HERE, name), encoding="utf-8") as file:
         return file.read()
 

@@ -201,7 +201,7 @@ def missing_program(name: str, facts: HintFacts) -> Hint:
     if packaged.python or packaged.node:
         package = packaged.python or packaged.node
         kind = "Python" if packaged.python else "Node.js"
-        ways = f"the {kind} package {package} has it: {_with(facts.skill, package)}" + (
+        ways = f"the {kind} package {package} has it: {_advise_package(facts.skill, package)}" + (
             f"; or {ways}" if ways else ""
         )
     elif not ways:
@@ -221,7 +221,7 @@ def _install(packaged: Packaged) -> Iterator[str]:
         yield f"brew install {packaged.homebrew}"
 
 
-def _with(skill: str, package: str) -> str:
+def _advise_package(skill: str, package: str) -> str:
     return (
         f"run it again with --with {package}, or set packages = [{package!r}] for the skill "
         f"({_table(skill)} in your own settings)"
@@ -244,9 +244,9 @@ def _modules(lines: list[str], facts: HintFacts) -> Iterator[Hint]:
             said = f"the {kind} package {found[2]} that the command asks for was not provided"
             if not facts.is_package("node" if found[1] == "npx" else "python", found[2]):
                 # Any script can print that line: it must not choose what a user installs.
-                yield Hint("missing_module", found[2], f"{said}, and is no known package")
+                yield Hint("missing_module", found[2], f"{said}, and it is not a known package")
                 continue
-            said = f"{said}: {_with(facts.skill, found[2])}"
+            said = f"{said}: {_advise_package(facts.skill, found[2])}"
             yield Hint("missing_module", found[2], said, found[2])
         elif "No module named" in line and (found := _MODULE.search(line)):
             module = found[1] or found[2]
@@ -277,7 +277,7 @@ def _module(module: str, kind: Literal["python", "node"], facts: HintFacts) -> I
 def _missing_module(module: str, package: str, kind: str, facts: HintFacts) -> Hint:
     what = f"the {kind} module {module}" if module != package else f"the {kind} package {package}"
     has = f" (package {package})" if module != package else ""
-    said = f"{what}{has} was not provided: {_with(facts.skill, package)}"
+    said = f"{what}{has} was not provided: {_advise_package(facts.skill, package)}"
     return Hint("missing_module", module, said, package)
 
 

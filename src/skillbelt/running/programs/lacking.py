@@ -49,7 +49,7 @@ def lacking(
         skill=run.skill.name,
         exit_code=outcome.exit_code,
         has=partial(has_program, job, image=image, free=run.sandbox.name == _NO_SANDBOX),
-        elsewhere=partial(_elsewhere, path),
+        elsewhere=partial(_find_outside, path),
         interpreter_of=partial(_interpreter_of, run),
         package_of=_package_of,
         is_package=_is_package,
@@ -60,7 +60,7 @@ def lacking(
         can_be_online=run.sandbox.name != LandlockSandbox.name,
         image=image,
         files=tuple(_project_files(run, project)),
-        absent=tuple(_absent(run)),
+        absent=tuple(_list_absent(run)),
         needs_secret=partial(_needs_secret, run),
     )
     return hints_of(stdout, stderr, facts)
@@ -92,7 +92,7 @@ def _host_path(job: Job, folder: str, *, image: str, free: bool) -> str:
     return folder if in_system(f"{folder}/") and not image else ""
 
 
-def _elsewhere(path: str, name: str) -> str:
+def _find_outside(path: str, name: str) -> str:
     """Return a folder of the user's PATH that has the program and could be shown; "" for none."""
     folders = filter(os.path.isabs, path.split(os.pathsep))
     found = shutil.which(name, path=os.pathsep.join(folders))
@@ -174,7 +174,7 @@ def _is_file(folder: str, path: str) -> bool:
         os.close(file)
 
 
-def _absent(run: Run) -> Iterator[str]:
+def _list_absent(run: Run) -> Iterator[str]:
     """Yield the packages that a warning already reports as missing."""
     for text in run.warnings:
         found = _NO_SUCH.fullmatch(text)

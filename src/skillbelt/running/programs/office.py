@@ -46,7 +46,7 @@ class Conversion(NamedTuple):
 
 def main(name: str, words: list[str]) -> int:
     """Act as the program of that name; return the exit code."""
-    program = _real(name)
+    program = _real_program(name)
     if not program:
         _fail(f"{name}: command not found", 127)
     if can_listen() or any(word.lstrip("-") in _ABOUT for word in words if word.startswith("-")):
@@ -103,7 +103,7 @@ def _fail(text: str, code: int = 1) -> NoReturn:
     sys.exit(code)
 
 
-def _real(name: str) -> str:
+def _real_program(name: str) -> str:
     """Return the program of that name that this one replaces on the PATH; "" for none."""
     own = os.path.dirname(os.path.abspath(__file__))
     folders = [os.path.join(own, ".real"), "/usr/local/bin", "/usr/bin", "/bin"]

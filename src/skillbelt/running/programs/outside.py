@@ -16,7 +16,7 @@ from typing import NamedTuple
 from skillbelt.files.contain import inside
 from skillbelt.running.programs.table import LOOKED_FOR
 from skillbelt.sandbox.linux.identity import blocking_folder, current_identity, in_system
-from skillbelt.sandbox.linux.prefixes import holds_private, private_folders
+from skillbelt.sandbox.linux.python_files import holds_private, private_folders
 
 # The entries of a folder that holds only a Node.js.
 _NODE = {"bin", "include", "lib", "share", "README.md", "LICENSE", "CHANGELOG.md"}
@@ -52,12 +52,12 @@ def find_outside(path: str, project: str) -> Outside:
         except OSError:
             continue
         seen |= names
-        if _of_system(f"{folder}/") or (brought and inside(folder, brought)):
+        if _is_of_system(f"{folder}/") or (brought and inside(folder, brought)):
             continue
         for name in sorted(names):
             real = os.path.realpath(os.path.join(folder, name))
             theirs = brought and inside(real, brought)  # a link may lead there
-            parts = () if theirs or _of_system(real) else _needed_paths(real)
+            parts = () if theirs or _is_of_system(real) else _needed_paths(real)
             if not parts or not os.access(real, os.X_OK):
                 continue
             if all(_may_show(part, private) for part in (real, *parts)):
@@ -84,8 +84,8 @@ def folder_of_programs(path: str) -> tuple[str, str]:
     return real, below if os.path.isdir(below) else real
 
 
-def _of_system(path: str) -> bool:
-    # macOS has nothing of its own in /usr/local.
+def _is_of_system(path: str) -> bool:
+    # macOS itself has nothing in /usr/local.
     return in_system(path) and not (sys.platform == "darwin" and path.startswith("/usr/local/"))
 
 
@@ -100,7 +100,7 @@ def _needed_paths(real: str) -> tuple[str, ...]:
     for above in (_OPTIONAL, _APPLICATIONS):
         if real.startswith(above):
             folder = above + real[len(above) :].partition("/")[0]
-            return (folder,) if folder != real and _only_root(real) else ()
+            return (folder,) if folder != real and _only_root_can_write(real) else ()
     prefix = _node_prefix(real)
     return (prefix,) if prefix else (real,) if _is_binary(real) else ()
 
@@ -130,23 +130,23 @@ def _may_show(path: str, private: frozenset[str]) -> bool:
     if holds_private(path, private) or blocking_folder(path) is not None:
         return False
     owners = {0, os.getuid()}
-    for one in (path, *_above(path)):
+    for one in (path, *_parents_of(path)):
         found = os.stat(one)
         shared = found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX
         if found.st_uid not in owners or shared:
             return False
-    return _readable(os.stat(path))
+    return _is_readable(os.stat(path))
 
 
-def _readable(found: os.stat_result) -> bool:
+def _is_readable(found: os.stat_result) -> bool:
     return current_identity().uid == found.st_uid or bool(found.st_mode & stat.S_IROTH)
 
 
-def _only_root(path: str) -> bool:
-    return all(os.stat(one).st_uid == 0 for one in (path, *_above(path)))
+def _only_root_can_write(path: str) -> bool:
+    return all(os.stat(one).st_uid == 0 for one in (path, *_parents_of(path)))
 
 
-def _above(path: str) -> Iterator[str]:
+def _parents_of(path: str) -> Iterator[str]:
     while path != "/":
         path = os.path.dirname(path)
         yield path

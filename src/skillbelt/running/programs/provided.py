@@ -146,7 +146,7 @@ def _is_online() -> bool:
     return bool(os.environ.get("HTTPS_PROXY") or os.environ.get("https_proxy"))
 
 
-def _real(name: str) -> str:
+def _real_program(name: str) -> str:
     """Return the program of that name that this one replaces on the PATH; "" for none."""
     own = os.path.dirname(os.path.abspath(__file__))
     folders = [os.path.join(own, ".real"), "/usr/local/bin", "/usr/bin", "/bin"]
@@ -172,14 +172,14 @@ def _uv(words: list[str]) -> int:
         _require("uv sync", _project())
         print("the packages of the project were provided", file=sys.stderr)
         return 0
-    real = _real("uv")
+    real = _real_program("uv")
     if real:
         os.environ.setdefault("UV_PYTHON_DOWNLOADS", "never")
         if not _is_online():
             os.environ["UV_OFFLINE"] = "1"
         _become(real, *words)
     if {"--version", "-V"} & set(options) or command == "version":
-        print("uv (the one of the sandbox: it runs what was provided)")
+        print("uv (of the sandbox: it runs the provided packages)")
         return 0
     known = "run, pip list, pip show, pip install, sync, tool run, python find"
     _fail(f"uv: '{command[:40]}' needs the program uv, which is not there; known here: {known}")
@@ -266,7 +266,7 @@ def _pip(words: list[str], shown: str) -> int:
         return _pip_install(rest, words, shown)
     if command == "" and {"--version", "-V"} & set(options):
         version = f"{sys.version_info.major}.{sys.version_info.minor}"
-        print(f"pip (the one of the sandbox: it shows what was provided) (python {version})")
+        print(f"pip (of the sandbox: it lists the provided packages) (python {version})")
         return 0
     if util.find_spec("pip") is not None and shown == "pip":
         _become(sys.executable, "-m", "pip", *words)
@@ -333,7 +333,7 @@ def _pip_install(rest: list[str], words: list[str], shown: str) -> int:
 
 def _install_really(words: list[str], shown: str) -> None:
     """Run the real installer, where the run has a network; return if there is none."""
-    real = _real("uv") if shown == "uv pip" else ""
+    real = _real_program("uv") if shown == "uv pip" else ""
     if real:
         _become(real, "pip", *words)
     if shown == "pip" and util.find_spec("pip") is not None:
@@ -353,7 +353,7 @@ def _npx(words: list[str]) -> int:
         _become("/bin/sh", "-c", " ".join([*options[call[0]], *rest]).strip())
     if not rest:
         if {"--version", "-v"} & set(options):
-            print("npx (the one of the sandbox: it runs what was provided)")
+            print("npx (of the sandbox: it runs the provided packages)")
             return 0
         _fail("npx: name a program")
     name = _without_version(rest[0])

@@ -197,7 +197,7 @@ def _package_base(path: str, tree: ast.Module, paths: Collection[str]) -> str | 
     folder = dirname(path)
     level = max((one.level for one in ast.walk(tree) if isinstance(one, ast.ImportFrom)), default=0)
     if level:
-        return _up(folder, max(level, _depth_of_package(folder, paths)))
+        return _ancestor(folder, max(level, _depth_of_package(folder, paths)))
     for module in _list_imported(tree):
         top = module.partition(".")[0]
         above = folder
@@ -208,7 +208,7 @@ def _package_base(path: str, tree: ast.Module, paths: Collection[str]) -> str | 
     return None
 
 
-def _up(folder: str, levels: int) -> str:
+def _ancestor(folder: str, levels: int) -> str:
     for _ in range(levels):
         folder = dirname(folder)
     return folder

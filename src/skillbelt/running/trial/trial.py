@@ -249,7 +249,7 @@ class _Trier:
         )
         if script.example and script.example.fault:
             return blank._replace(line=one_line(script.example.fault))
-        needs = _declared(self.skill, script)
+        needs = _find_declared(self.skill, script)
         if needs in self._failed:
             return _make_refused(blank, "package", self._failed[needs])
         try:
@@ -284,7 +284,7 @@ class _Trier:
         )
 
 
-def _declared(skill: Skill, script: Script) -> Needs | None:
+def _find_declared(skill: Skill, script: Script) -> Needs | None:
     """Return the packages that the skill declares for a script, None for none or invalid ones."""
     try:
         return needs_of(skill.dir, script.path)

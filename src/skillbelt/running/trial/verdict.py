@@ -155,14 +155,14 @@ def judge(script: Script, ended: Ended) -> Verdict:
     text = f"{ended.stderr}\n{ended.stdout}"
     if ended.timed_out:
         # A server may work without a missing thing; one that raised an error for it does not.
-        fault = _lacking(ended, text) if _find_exception(ended.stderr) else None
+        fault = _judge_lack(ended, text) if _find_exception(ended.stderr) else None
         return fault or Verdict("waits")
     if ended.exit_code == 0:
         if script.example is not None:
             return Verdict("example")
         usage = bool(_USAGE.search(text))
         return Verdict("imports" if script.library else "help" if usage else "ran")
-    verdict = _lacking(ended, text) or _on_its_own(ended, text)
+    verdict = _judge_lack(ended, text) or _judge_ending(ended, text)
     if verdict.how != "input" or not ended.missing:
         return verdict
     kind = ended.missing[0].kind
@@ -170,7 +170,7 @@ def judge(script: Script, ended: Ended) -> Verdict:
     return verdict._replace(how=how, lacked=ended.missing)
 
 
-def _lacking(ended: Ended, text: str) -> Verdict | None:
+def _judge_lack(ended: Ended, text: str) -> Verdict | None:
     """Return the verdict on a script that failed on something missing; None for others."""
     for check in (_module, _program, _limit, _permission):
         found = check(ended, text)
@@ -192,11 +192,11 @@ def _module(ended: Ended, text: str) -> Verdict | None:
             return Verdict("crash", (), _line(text, at))
         return _verdict("module", "module", hint["python"] or hint["node"], text, at)
     if _find_exception(ended.stderr) is None:
-        return _asked_to_install(text)
+        return _judge_install_hint(text)
     return None
 
 
-def _asked_to_install(text: str) -> Verdict | None:
+def _judge_install_hint(text: str) -> Verdict | None:
     """Judge a script that noticed itself what is missing and says how to install it."""
     hint = _INSTALL.search(text)
     if hint is None:
@@ -248,7 +248,7 @@ def _permission(ended: Ended, text: str) -> Verdict | None:
     return _verdict("permission", "permission", name, text, found.start())
 
 
-def _on_its_own(ended: Ended, text: str) -> Verdict:
+def _judge_ending(ended: Ended, text: str) -> Verdict:
     """Judge a script that lacked nothing on the machine."""
     lacked = tuple(dict.fromkeys(Lack("host", one) for one in hosts_in(text)))
     if lacked or _NETWORK.search(text):

@@ -4,9 +4,14 @@ import os
 from typing import NamedTuple
 
 from skillbelt.sandbox.linux.cgroups import MOUNT
-from skillbelt.sandbox.process.hidden import Hoard, can_see, find_hoard, user_of
+from skillbelt.sandbox.process.hidden_usage import (
+    HiddenUsage,
+    can_see,
+    measure_hidden,
+    user_of,
+)
+from skillbelt.sandbox.process.limit_checks import TICK_SECONDS
 from skillbelt.sandbox.process.limits import counted_enforced
-from skillbelt.sandbox.process.looks import TICK_SECONDS
 from skillbelt.sandbox.process.spawn import descendants
 from skillbelt.sandbox.process.watch import DiskWatch, ProcessWatch
 from skillbelt.sandbox.protocol import Job
@@ -116,14 +121,14 @@ class ContainerWatch:
     def look(self) -> str | None:
         """Return the limit that was exceeded, if any."""
         return (
-            self._disk.look(self._find_hoard)
+            self._disk.look(self._measure_hidden)
             or self._check_counters()
-            or self._processes.look(self._pid, self._find_hoard)
+            or self._processes.look(self._pid, self._measure_hidden)
         )
 
-    def _find_hoard(self) -> Hoard:
-        pids = descendants(self._pid) if _visible(self._pid) else []
-        return find_hoard(pids, self._workspace, self._temporary)
+    def _measure_hidden(self) -> HiddenUsage:
+        pids = descendants(self._pid) if _can_inspect(self._pid) else []
+        return measure_hidden(pids, self._workspace, self._temporary)
 
     def _check_counters(self) -> str | None:
         # The counters vanish with the container, so keep the highest values.
@@ -149,7 +154,7 @@ class ContainerWatch:
         return hit | ({"max_cpu_seconds"} if cpu_seconds >= self._limits.max_cpu_seconds else set())
 
 
-def _visible(pid: int) -> bool:
+def _can_inspect(pid: int) -> bool:
     """Whether we may inspect the processes of the container."""
     return pid > 0 and can_see(user_of(pid))
 
@@ -163,7 +168,7 @@ def limits_enforced(
     uncounted = "rlimit in a user namespace" if own_users else "not enforced: the engine does not"
     unseen = "not enforced for all together; rlimit for each process"
     name = "cgroup of the container"
-    whole = counted_enforced(name if held else "", _visible(pid))
+    whole = counted_enforced(name if held else "", _can_inspect(pid))
     watched = whole["memory"] if pid else unseen
     return {
         **whole,

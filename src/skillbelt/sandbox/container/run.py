@@ -16,8 +16,8 @@ from skillbelt.errors import SandboxUnavailable
 from skillbelt.sandbox.container.channel import ContainerChannel, ContainerLost
 from skillbelt.sandbox.container.counters import ContainerWatch
 from skillbelt.sandbox.container.pool import Container, ContainerPool
-from skillbelt.sandbox.inside import container as keeper
-from skillbelt.sandbox.process.looks import TICK_SECONDS
+from skillbelt.sandbox.inside import container as first_process
+from skillbelt.sandbox.process.limit_checks import TICK_SECONDS
 from skillbelt.sandbox.process.run import END_SECONDS, LOST, START_SECONDS
 from skillbelt.sandbox.process.streams import Controls, Ending, Feed, Sink, outcome_of
 from skillbelt.sandbox.protocol import Job, Listener, Stream
@@ -75,8 +75,8 @@ class ContainerRun(Controls):
         self._channel: ContainerChannel = container.channel
         keep = job.limits.max_stream_bytes
         self._sinks = {
-            keeper.OUTPUT: FrameOutput("stdout", keep, listener),
-            keeper.ERRORS: FrameOutput("stderr", keep, listener),
+            first_process.OUTPUT: FrameOutput("stdout", keep, listener),
+            first_process.ERRORS: FrameOutput("stderr", keep, listener),
         }
         self._feed = FrameInput(job.stdin)
         self._sent = 0
@@ -102,11 +102,13 @@ class ContainerRun(Controls):
     def _start_command(self, task: Mapping[str, object]) -> None:
         """Send the task; raises SandboxUnavailable when the command cannot be started."""
         try:
-            self._channel.send(keeper.JOB, json.dumps(task).encode())
-            kind, data = self._channel.expect((keeper.STARTED, keeper.REFUSED), START_SECONDS)
+            self._channel.send(first_process.JOB, json.dumps(task).encode())
+            kind, data = self._channel.expect(
+                (first_process.STARTED, first_process.REFUSED), START_SECONDS
+            )
         except ContainerLost as error:
             raise SandboxUnavailable(f"the container has exited: {error}") from error
-        if kind == keeper.REFUSED:
+        if kind == first_process.REFUSED:
             said = data.decode("utf-8", "replace")
             raise SandboxUnavailable(f"the container cannot start the command: {said}")
 
@@ -153,9 +155,9 @@ class ContainerRun(Controls):
             while feed.waiting and self._sent < _MAX_IN_FLIGHT:
                 piece = feed.take(_MAX_IN_FLIGHT - self._sent)
                 self._sent += len(piece)
-                self._channel.send(keeper.INPUT, piece)
+                self._channel.send(first_process.INPUT, piece)
             if feed.finished():
-                self._channel.send(keeper.END_OF_INPUT)
+                self._channel.send(first_process.END_OF_INPUT)
 
     def _poll_once(self, seconds: float) -> None:
         """Wait for an event, and handle it."""
@@ -182,15 +184,15 @@ class ContainerRun(Controls):
     def _handle_frame(self, kind: bytes, data: bytes) -> None:
         if kind in self._sinks:
             self._sinks[kind].add(data)
-        elif kind == keeper.TAKEN:
+        elif kind == first_process.TAKEN:
             self._sent -= struct.unpack(">I", data)[0] if len(data) == 4 else 0
-        elif kind == keeper.BROKEN:
+        elif kind == first_process.BROKEN:
             with self._lock:
                 self._feed.over = True
-        elif kind == keeper.DONE:
+        elif kind == first_process.DONE:
             self._read_result(data)
-        elif kind in (keeper.CLEAN, keeper.UNCLEAN):
-            self._clean, self._lost = kind == keeper.CLEAN, kind == keeper.UNCLEAN
+        elif kind in (first_process.CLEAN, first_process.UNCLEAN):
+            self._clean, self._lost = kind == first_process.CLEAN, kind == first_process.UNCLEAN
         else:
             raise ContainerLost("an unexpected frame from the container")
 
@@ -206,7 +208,7 @@ class ContainerRun(Controls):
     def _stop(self) -> None:
         """Kill everything, through the first process or else through the engine."""
         try:
-            self._channel.send(keeper.KILL)
+            self._channel.send(first_process.KILL)
             self._until_done(_KILL_SECONDS)
             if not self._done:
                 self._container.kill()
@@ -239,8 +241,10 @@ class ContainerRun(Controls):
         """Return the container to the pool when it is clean, else remove it."""
         try:
             if not self._lost and not self._clean:
-                kind, _ = self._channel.expect((keeper.CLEAN, keeper.UNCLEAN), END_SECONDS)
-                self._clean = kind == keeper.CLEAN
+                kind, _ = self._channel.expect(
+                    (first_process.CLEAN, first_process.UNCLEAN), END_SECONDS
+                )
+                self._clean = kind == first_process.CLEAN
         except ContainerLost:
             self._clean = False
         if self._clean and not self._lost:

@@ -25,7 +25,7 @@ from skillbelt.sandbox.container.image import ContainerImage, find_image, system
 from skillbelt.sandbox.container.mounts import exposed, identities, with_submounts
 from skillbelt.sandbox.container.pool import Container, ContainerPool
 from skillbelt.sandbox.container.run import ContainerRun
-from skillbelt.sandbox.inside import container as keeper
+from skillbelt.sandbox.inside import container as first_process
 from skillbelt.sandbox.inside.source import source_of
 from skillbelt.sandbox.linux import bubblewrap, seccomp
 from skillbelt.sandbox.linux.identity import blocking_folder, current_identity, run_identity
@@ -147,7 +147,7 @@ class ContainerSandbox:
     def _start(self, job: Job, listener: Listener | None, pool: ContainerPool) -> Running:
         shape = self._shape(job)
         key = (shape, identities(shape.mounts))
-        make = partial(self._make, job, shape, key)
+        make = partial(self._start_container, job, shape, key)
         container = pool.take(key, make, _PATIENCE_SECONDS)
         try:
             enforced = self._describe_enforced(job, container)
@@ -181,10 +181,10 @@ class ContainerSandbox:
     def _system(self, network: bool) -> tuple[Mount, ...]:
         return system_mounts(network) if self._image.system else ()
 
-    def _make(self, job: Job, shape: ContainerShape, key: Hashable) -> Container:
+    def _start_container(self, job: Job, shape: ContainerShape, key: Hashable) -> Container:
         places = [mount.target for mount in shape.mounts]
         text = source_of("container").encode()
-        start = keeper.START.format(size=len(text))
+        start = first_process.START.format(size=len(text))
         command = [self._image.python, "-I", "-S", "-c", start, *places]
         try:
             made = self._engine.make(self._image.id, shape, command, list(self._image.volumes))
@@ -205,7 +205,7 @@ class ContainerSandbox:
     def _hello(self, channel: ContainerChannel) -> dict[str, Any]:
         """Read the status of the first process; no code of a skill has run there yet."""
         try:
-            _, data = channel.expect((keeper.HELLO,), START_SECONDS)
+            _, data = channel.expect((first_process.HELLO,), START_SECONDS)
             return dict(read_json(data))
         except (ContainerLost, ValueError) as error:
             text = f"the container does not start: {error}{self._remedy()}"
@@ -263,8 +263,10 @@ def _faults(found: dict[str, Any], silent: tuple[str, ...]) -> Iterator[str]:
     for name, value in (("NoNewPrivs", "1"), ("Seccomp", "2")):
         if found.get(name, "") not in (value, *silent):
             yield name
-    ours = [keeper.namespace(name) for name in keeper.NAMESPACES]
-    for name, inside, outside in zip(keeper.NAMESPACES, found["namespaces"], ours, strict=True):
+    ours = [first_process.namespace(name) for name in first_process.NAMESPACES]
+    for name, inside, outside in zip(
+        first_process.NAMESPACES, found["namespaces"], ours, strict=True
+    ):
         if inside == outside or (not inside and not silent):
             yield f"namespace {name}"
 
@@ -286,7 +288,7 @@ def _mounts(job: Job) -> Iterator[Mount]:
 
 
 def _task(job: Job, shape: ContainerShape, own_users: bool) -> dict[str, object]:
-    """Return the task for the first process; `own_users`: in a user namespace of its own."""
+    """Return the task for the first process; `own_users`: in its own user namespace."""
     network, processes = bool(job.bridge), job.capabilities.processes
     taken = {os.path.normpath(mount.target) for mount in shape.mounts}
     followed = seccomp.FOLLOWED if network or not processes else ()

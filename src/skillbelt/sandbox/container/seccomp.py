@@ -57,7 +57,7 @@ def _rules(column: int, rights: Rights) -> Iterator[Rule]:
 
 
 def _checks(rights: Rights) -> Iterator[tuple[str, tuple[Rule, ...]]]:
-    """Yield the calls that are allowed by their arguments, each in a rule of its own.
+    """Yield the calls that are allowed by their arguments, each in a separate rule.
 
     An engine treats several conditions on one argument as alternatives, so there is at most one.
     """

@@ -200,38 +200,42 @@ class X86Assembler(Assembler):
         register = _X86_REGISTERS[place]
         low, high = register % 8, register // 8
         if isinstance(argument, Value):  # mov rdi, [ADDRESS]
-            return bytes((0x48 | high << 2, 0x8B, 0x04 | low << 3, 0x25)) + _word(argument.address)
+            return bytes((0x48 | high << 2, 0x8B, 0x04 | low << 3, 0x25)) + _encode_word(
+                argument.address
+            )
         if isinstance(argument, Stack):  # lea rdi, [rsp + OFFSET]
-            return bytes((0x48 | high << 2, 0x8D, 0x84 | low << 3, 0x24)) + _word(argument.offset)
-        return b"\x41" * high + bytes((0xB8 | low,)) + _word(argument)  # mov edi, NUMBER
+            return bytes((0x48 | high << 2, 0x8D, 0x84 | low << 3, 0x24)) + _encode_word(
+                argument.offset
+            )
+        return b"\x41" * high + bytes((0xB8 | low,)) + _encode_word(argument)  # mov edi, NUMBER
 
     def _enter(self, number: int) -> bytes:
-        return b"\xb8" + _word(number) + b"\x0f\x05"  # mov eax, NUMBER; syscall
+        return b"\xb8" + _encode_word(number) + b"\x0f\x05"  # mov eax, NUMBER; syscall
 
     def _jump(self, condition: Condition, distance: int) -> bytes:
         code = _X86_JUMPS.get(condition, b"\xe9")  # je, jne, js; jmp
-        return code + _word(distance - len(code) - 4)  # counted from the next instruction
+        return code + _encode_word(distance - len(code) - 4)  # counted from the next instruction
 
     def _compare_number(self, number: int) -> bytes:
-        return b"\x3d" + _word(number)  # cmp eax, NUMBER
+        return b"\x3d" + _encode_word(number)  # cmp eax, NUMBER
 
     def _compare_value(self, address: int) -> bytes:
-        return b"\x3b\x04\x25" + _word(address)  # cmp eax, [ADDRESS]
+        return b"\x3b\x04\x25" + _encode_word(address)  # cmp eax, [ADDRESS]
 
     def _store(self, address: int) -> bytes:
-        return b"\x48\x89\x04\x25" + _word(address)  # mov [ADDRESS], rax
+        return b"\x48\x89\x04\x25" + _encode_word(address)  # mov [ADDRESS], rax
 
     def _load_word(self, address: int) -> bytes:
-        return b"\x8b\x04\x25" + _word(address)  # mov eax, [ADDRESS]
+        return b"\x8b\x04\x25" + _encode_word(address)  # mov eax, [ADDRESS]
 
     def _store_word(self, address: int) -> bytes:
-        return b"\x89\x04\x25" + _word(address)  # mov [ADDRESS], eax
+        return b"\x89\x04\x25" + _encode_word(address)  # mov [ADDRESS], eax
 
     def _load_byte(self, address: int) -> bytes:
-        return b"\x0f\xb6\x04\x25" + _word(address)  # movzx eax, byte ptr [ADDRESS]
+        return b"\x0f\xb6\x04\x25" + _encode_word(address)  # movzx eax, byte ptr [ADDRESS]
 
     def _set_bits(self, bits: int) -> bytes:
-        return b"\x0d" + _word(bits)  # or eax, BITS
+        return b"\x0d" + _encode_word(bits)  # or eax, BITS
 
     def _load_environment(self) -> bytes:
         # mov rax, [rsp]; lea rax, [rsp + 8*rax + 16]
@@ -247,34 +251,36 @@ class ArmAssembler(Assembler):
         if isinstance(argument, Value):  # ldr x0, [x9]
             return self._at(argument.address, 0xF9400120 | place)
         if isinstance(argument, Stack):  # add x0, sp, #OFFSET
-            return _word(0x910003E0 | argument.offset << 10 | place)
+            return _encode_word(0x910003E0 | argument.offset << 10 | place)
         return self._number(place, argument)
 
     @staticmethod
     def _number(register: int, number: int) -> bytes:
         low, high = number & 0xFFFF, number >> 16 & 0xFFFF
         # movz w0, #LOW; movk w0, #HIGH, lsl #16
-        return _word(0x52800000 | low << 5 | register) + _word(0x72A00000 | high << 5 | register)
+        return _encode_word(0x52800000 | low << 5 | register) + _encode_word(
+            0x72A00000 | high << 5 | register
+        )
 
     def _at(self, address: int, instruction: int) -> bytes:
-        return self._number(9, address) + _word(instruction)
+        return self._number(9, address) + _encode_word(instruction)
 
     def _enter(self, number: int) -> bytes:
-        return self._number(8, number) + _word(0xD4000001)  # svc #0
+        return self._number(8, number) + _encode_word(0xD4000001)  # svc #0
 
     def _jump(self, condition: Condition, distance: int) -> bytes:
         steps = distance // 4
         if condition == "always":
-            return _word(0x14000000 | steps & 0x3FFFFFF)  # b LABEL
+            return _encode_word(0x14000000 | steps & 0x3FFFFFF)  # b LABEL
         assert -(2**18) <= steps < 2**18, "too far for a conditional jump"
         # b.eq, b.ne, b.mi LABEL
-        return _word(0x54000000 | (steps & 0x7FFFF) << 5 | _ARM_JUMPS[condition])
+        return _encode_word(0x54000000 | (steps & 0x7FFFF) << 5 | _ARM_JUMPS[condition])
 
     def _compare_number(self, number: int) -> bytes:
-        return self._number(9, number) + _word(0x6B09001F)  # cmp w0, w9
+        return self._number(9, number) + _encode_word(0x6B09001F)  # cmp w0, w9
 
     def _compare_value(self, address: int) -> bytes:
-        return self._at(address, 0xB9400129) + _word(0x6B09001F)  # ldr w9, [x9]; cmp w0, w9
+        return self._at(address, 0xB9400129) + _encode_word(0x6B09001F)  # ldr w9, [x9]; cmp w0, w9
 
     def _store(self, address: int) -> bytes:
         return self._at(address, 0xF9000120)  # str x0, [x9]
@@ -289,17 +295,17 @@ class ArmAssembler(Assembler):
         return self._at(address, 0x39400120)  # ldrb w0, [x9]
 
     def _set_bits(self, bits: int) -> bytes:
-        return self._number(9, bits) + _word(0x2A090000)  # orr w0, w0, w9
+        return self._number(9, bits) + _encode_word(0x2A090000)  # orr w0, w0, w9
 
     def _load_environment(self) -> bytes:
         # ldr x0, [sp]; add x0, sp, x0, lsl #3; add x0, x0, #16
-        return _word(0xF94003E0) + _word(0x8B206FE0) + _word(0x91004000)
+        return _encode_word(0xF94003E0) + _encode_word(0x8B206FE0) + _encode_word(0x91004000)
 
 
 ASSEMBLERS: dict[str, type[Assembler]] = {"x86_64": X86Assembler, "aarch64": ArmAssembler}
 
 
-def _word(number: int) -> bytes:
+def _encode_word(number: int) -> bytes:
     return struct.pack("<I", number & 0xFFFFFFFF)
 
 

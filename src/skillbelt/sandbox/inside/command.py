@@ -1,6 +1,6 @@
 """Drop the rights of a process and turn it into a command: shared by the programs above one.
 
-Any Python from 3.9 on runs this text, followed by that of `launch`, `keeper`, `bridge` or
+Any Python from 3.9 on runs this text, followed by that of `launch`, `portable_launch`, `bridge` or
 `container`: see `source_of`. The worker for WASM loads it as a module.
 """
 

@@ -42,7 +42,7 @@ HEADER = struct.Struct(">cI")
 START = (
     "import os; text = b''\n"
     "while len(text) < {size}: text += os.read(0, {size} - len(text)) or os._exit(125)\n"
-    "exec(compile(text, 'keeper', 'exec'))"
+    "exec(compile(text, 'container', 'exec'))"
 )
 NAMESPACES = ("ipc", "mnt", "net", "pid", "uts")
 _CHUNK = 64 * 2**10

@@ -81,7 +81,7 @@ def program(
     code.label("fail")
     code.call("exit_group", _FAILED)
     if stays:
-        _stay_above(code, child)
+        _wait_for_child(code, child)
     return code.executable()
 
 
@@ -143,7 +143,7 @@ def _become_command(code: Assembler, paths: tuple[str, ...], number: int, enviro
     code.call("execve", code.data(b"/bin/sh\0"), words, Value(environment), Value(number))
 
 
-def _stay_above(code: Assembler, child: int) -> None:
+def _wait_for_child(code: Assembler, child: int) -> None:
     """Close the streams, reap until the child ends, and exit with its exit code."""
     status = code.data(bytes(_WORD))
     code.label("above")

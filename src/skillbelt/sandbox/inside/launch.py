@@ -62,14 +62,14 @@ def main(fd: int) -> int:
         prctl(SET_DUMPABLE, 1)
         _become(task)
     close_streams()
-    _hold(child, task["rules"])
+    _hold_open(child, task["rules"])
     code = _wait(child)
     if not _sweep():
         os.kill(os.getpid(), signal.SIGKILL)  # tells the runtime that a process is left
     return code
 
 
-def _hold(child: int, rules: dict[str, Any] | None) -> None:
+def _hold_open(child: int, rules: dict[str, Any] | None) -> None:
     """Keep the child's files in /proc open: the kernel would create new ones without the rules."""
     for path, _ in rules["paths"] if rules else ():
         if path.startswith(_OWN_PROCESS):

@@ -13,7 +13,7 @@ _IMPORT = re.compile(
 
 
 @lru_cache(maxsize=4)
-def source_of(program: Literal["launch", "keeper", "bridge", "container"]) -> str:
+def source_of(program: Literal["launch", "portable_launch", "bridge", "container"]) -> str:
     """Return the program with `command` in front of it, instead of importing it.
 
     It may run where this package cannot be read, so it is passed as text.

@@ -23,14 +23,14 @@ from skillbelt.sandbox.linux.identity import (
     run_identity,
     trusted_program,
 )
-from skillbelt.sandbox.process.hidden import can_copy, can_see
+from skillbelt.sandbox.process.hidden_usage import can_copy, can_see
+from skillbelt.sandbox.process.limit_checks import TICK_SECONDS
 from skillbelt.sandbox.process.limits import (
     OWN_PROCESSES,
     counted_enforced,
     process_limits,
     programs_enforced,
 )
-from skillbelt.sandbox.process.looks import TICK_SECONDS
 from skillbelt.sandbox.process.mounts import mounts_of
 from skillbelt.sandbox.process.run import LaunchPlan, ProcessRun, check_job, try_start
 from skillbelt.sandbox.process.watch import Guard
@@ -65,7 +65,7 @@ class LinuxSandbox(Keepless):
         return ProcessRun(_plan(job), job, listener)
 
 
-def _missing() -> str | None:
+def _find_missing() -> str | None:
     if trusted_program("bwrap") is None:
         return (
             "bubblewrap is not installed, or users other than root can change it: "
@@ -83,7 +83,7 @@ def _missing() -> str | None:
 @lru_cache(maxsize=1)
 def _preflight() -> None:
     """Run `true` with everything a real run has. Only success is cached."""
-    reason = _missing()
+    reason = _find_missing()
     if reason is not None:
         raise SandboxUnavailable(reason)
     try_start(lambda job: ProcessRun(_plan(job), job, None), "/", _SMALL_FOLDER)
@@ -136,7 +136,7 @@ def _plan(job: Job) -> LaunchPlan:
         # In a file, since every process inside can read the command line of the first one.
         words = handles.add(_memory_file(os.fsencode("\0".join((*arguments, "")))))
         return LaunchPlan(
-            argv=(*_prefix(identity), "--args", str(words), "--", *_inside(job)),
+            argv=(*_prefix(identity), "--args", str(words), "--", *_inner_arguments(job)),
             enforced=_describe_enforced(job, identity, hierarchy()),
             watch=Guard(job.limits, job.workspace, TEMPORARY),
             explain=lambda said: _explain_job(job, said),
@@ -184,7 +184,7 @@ def bubblewrap_arguments(
         arguments += ("--bind" if mount.writable else "--ro-bind", mount.source, mount.target)
     for name, value in job.env.items():
         arguments += ("--setenv", name, value)
-    # The first process starts the command, and may load a filter of its own first, as the bridge
+    # The first process starts the command, and may load its own filter first, as the bridge
     # does. That filter allows no further one, and no process where the job may start none.
     followed = network or (bool(first) and not job.capabilities.processes)
     more = seccomp.FOLLOWED if followed else ()
@@ -257,7 +257,7 @@ def system_arguments(network: bool) -> tuple[str, ...]:
     return tuple(arguments)
 
 
-def _inside(job: Job) -> Iterator[str]:
+def _inner_arguments(job: Job) -> Iterator[str]:
     """Yield the arguments of the first process and of all programs after it."""
     locked = not job.capabilities.processes
     if not job.bridge:

@@ -62,7 +62,7 @@ class ControlGroup:
 
     def take_in(self, pids: Iterable[int]) -> None:
         """Add the processes that are missing: their parents were not members when they started."""
-        for pid in set(pids) - self._inside():
+        for pid in set(pids) - self._members():
             with suppress(OSError):
                 self.join(pid)
 
@@ -76,11 +76,11 @@ class ControlGroup:
     def end(self) -> None:
         """Kill all members."""
         self.halt()
-        for pid in self._inside():
+        for pid in self._members():
             with suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
 
-    def _inside(self) -> set[int]:
+    def _members(self) -> set[int]:
         """Return its processes; the last folder is joined last."""
         return {int(pid) for pid in _words_of(os.path.join(self._folders[-1], "cgroup.procs"))}
 

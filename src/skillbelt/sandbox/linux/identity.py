@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from skillbelt.errors import SandboxUnavailable
-from skillbelt.sandbox.linux.prefixes import shown_of
+from skillbelt.sandbox.linux.python_files import shown_of
 
 # Unused by default: it needs no entry in a passwd file, and should have none.
 RUN_ID = 62_000
@@ -120,9 +120,9 @@ def interpreter(identity: Identity | None = None) -> Python | None:
     ours = os.path.realpath(sys.executable) if sys.executable else ""
     if in_system(ours):
         return Python(ours)
-    if ours and _readable(ours, identity) and _readable(sys.base_prefix, identity):
+    if ours and _is_readable(ours, identity) and _is_readable(sys.base_prefix, identity):
         shown = shown_of(ours, sys.base_prefix)
-        if shown and all(_readable(path, identity) for path in shown):
+        if shown and all(_is_readable(path, identity) for path in shown):
             return Python(ours, shown)
     system = trusted_program("python3")
     return Python(system) if system else None
@@ -133,7 +133,7 @@ def in_system(path: str) -> bool:
     return path.startswith(tuple(f"{folder}/" for folder in SYSTEM_FOLDERS))
 
 
-def _readable(path: str, identity: Identity) -> bool:
+def _is_readable(path: str, identity: Identity) -> bool:
     if blocking_folder(path, identity) is not None:
         return False
     found = os.stat(path)

@@ -111,7 +111,7 @@ def version() -> int:
     return max(0, int(call(ctypes.c_long(_CREATE_RULESET), None, ctypes.c_size_t(0), _ASK_VERSION)))
 
 
-def _missing() -> str | None:
+def _find_missing() -> str | None:
     if version() < MIN_VERSION:
         return (
             f"the kernel has no Landlock of version {MIN_VERSION} or newer (Linux 6.2), or it is "
@@ -125,7 +125,7 @@ def _missing() -> str | None:
 @lru_cache(maxsize=1)
 def _preflight() -> None:
     """Run `true` with everything a real run has. Only success is cached."""
-    reason = _missing()
+    reason = _find_missing()
     if reason is not None:
         raise SandboxUnavailable(reason)
     with tempfile.TemporaryDirectory(prefix="skillbelt-") as folder:

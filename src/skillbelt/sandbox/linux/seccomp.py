@@ -71,10 +71,10 @@ def program(
         listens=listens and not network and not shared,
     )
     start = [
-        _one(_LOAD, _ARCH_AT),
-        _one(_EQUAL, chosen.audit, 1, 0),
-        _one(_RETURN, _KILL),
-        _one(_LOAD, _NUMBER_AT),
+        _instruction(_LOAD, _ARCH_AT),
+        _instruction(_EQUAL, chosen.audit, 1, 0),
+        _instruction(_RETURN, _KILL),
+        _instruction(_LOAD, _NUMBER_AT),
     ]
     return b"".join(start + _tree(_intervals(chosen.column, rights)))
 
@@ -93,21 +93,21 @@ def lock(machine: str = "") -> bytes:
     number = _ARGUMENTS_AT + 8 * 3
     return b"".join(
         (
-            _one(_LOAD, _NUMBER_AT),
-            _one(_EQUAL, execve, 2, 0),
-            _one(_EQUAL, execveat, 6, 0),
-            _one(_JUMP, 6),
-            _one(_LOAD, number),
-            _one(_EQUAL, 0, 0, 3),
-            _one(_LOAD, number + 4),
-            _one(_EQUAL, 0, 0, 1),
-            _one(_RETURN, _ALLOW),
+            _instruction(_LOAD, _NUMBER_AT),
+            _instruction(_EQUAL, execve, 2, 0),
+            _instruction(_EQUAL, execveat, 6, 0),
+            _instruction(_JUMP, 6),
+            _instruction(_LOAD, number),
+            _instruction(_EQUAL, 0, 0, 3),
+            _instruction(_LOAD, number + 4),
+            _instruction(_EQUAL, 0, 0, 1),
+            _instruction(_RETURN, _ALLOW),
             _fail(errno.EACCES),
-            _one(_EQUAL, seccomp, 4, 0),
-            _one(_EQUAL, prctl, 0, 2),
+            _instruction(_EQUAL, seccomp, 4, 0),
+            _instruction(_EQUAL, prctl, 0, 2),
             _argument(0),
-            _one(_EQUAL, syscalls.SET_SECCOMP, 1, 0),
-            _one(_RETURN, _ALLOW),
+            _instruction(_EQUAL, syscalls.SET_SECCOMP, 1, 0),
+            _instruction(_RETURN, _ALLOW),
             _fail(errno.EPERM),
         )
     )
@@ -121,19 +121,25 @@ def alone(machine: str = "") -> bytes:
     forks = [number for number in numbers if number >= 0]
     locked = lock(machine)
     # The lock's answer to all other calls comes after these tests.
-    head, other = locked[: _LOCK_STEPS * 8], locked[_LOCK_STEPS * 8 :] or _one(_RETURN, _ALLOW)
+    head, other = (
+        locked[: _LOCK_STEPS * 8],
+        locked[_LOCK_STEPS * 8 :] or _instruction(_RETURN, _ALLOW),
+    )
     threads = [
         _argument(0),
-        _one(_ANY_BIT, syscalls.THREAD, 1, 0),
+        _instruction(_ANY_BIT, syscalls.THREAD, 1, 0),
         _fail(errno.EPERM),
-        _one(_RETURN, _ALLOW),
+        _instruction(_RETURN, _ALLOW),
     ]
     tests = [
-        _one(_EQUAL, clone, len(forks) + 1, 0),
-        *(_one(_EQUAL, fork, len(forks) + 2 - place, 0) for place, fork in enumerate(forks)),
-        _one(_JUMP, len(threads)),
+        _instruction(_EQUAL, clone, len(forks) + 1, 0),
+        *(
+            _instruction(_EQUAL, fork, len(forks) + 2 - place, 0)
+            for place, fork in enumerate(forks)
+        ),
+        _instruction(_JUMP, len(threads)),
     ]
-    onward = _one(_JUMP, _LOCK_STEPS - 4)
+    onward = _instruction(_JUMP, _LOCK_STEPS - 4)
     return b"".join((head[:24], onward, head[32:], *tests, *threads, other))
 
 
@@ -188,7 +194,7 @@ def _answers(column: int, rights: Rights) -> dict[int, list[bytes]]:
         found[syscalls.numbers_of(name)[column]] = [_fail(code)]
     checks = dict(_checks(rights))
     for name, numbers in rights.allowed().items():
-        found[numbers[column]] = [*checks.get(name, ()), _one(_RETURN, _ALLOW)]
+        found[numbers[column]] = [*checks.get(name, ()), _instruction(_RETURN, _ALLOW)]
     found.pop(-1, None)
     return found
 
@@ -204,28 +210,28 @@ def _tree(intervals: list[_Interval]) -> list[bytes]:
     lower, upper = _tree(intervals[:middle]), _tree(intervals[middle:])
     number = intervals[middle].number
     if len(lower) <= _MAX_STEP:
-        return [_one(_AT_LEAST, number, len(lower), 0), *lower, *upper]
-    return [_one(_AT_LEAST, number, 0, 1), _one(_JUMP, len(lower)), *lower, *upper]
+        return [_instruction(_AT_LEAST, number, len(lower), 0), *lower, *upper]
+    return [_instruction(_AT_LEAST, number, 0, 1), _instruction(_JUMP, len(lower)), *lower, *upper]
 
 
 def _checks(rights: Rights) -> Iterator[tuple[str, list[bytes]]]:
     """Yield the calls whose arguments are checked, and how; the rest is allowed."""
     clone = [_argument(0), *_answer_if(_ANY_BIT, syscalls.NAMESPACES, errno.EPERM)]
     if not rights.processes:
-        clone += [_one(_ANY_BIT, syscalls.THREAD, 1, 0), _fail(errno.EPERM)]
+        clone += [_instruction(_ANY_BIT, syscalls.THREAD, 1, 0), _fail(errno.EPERM)]
     yield "clone", clone
     yield from _socket_checks(rights)
     terminal = [
         *_answer_if(_EQUAL, syscalls.TERMINAL_INPUT, errno.EPERM),
         *_answer_if(_EQUAL, syscalls.TERMINAL_LINUX, errno.EPERM),
     ]
-    reserves = _only_not(syscalls.RESERVES, errno.EOPNOTSUPP)
+    reserves = _refuse_any_of(syscalls.RESERVES, errno.EOPNOTSUPP)
     yield "ioctl", [_argument(1), *terminal, *reserves]
-    yield "fallocate", [_argument(1), *_only(syscalls.ALLOCATIONS, errno.EOPNOTSUPP)]
-    yield "personality", [_argument(0), *_only(syscalls.SAME_PERSONALITY, errno.EPERM)]
-    yield "prctl", [_argument(0), *_only(rights.prctl(), errno.EINVAL)]
+    yield "fallocate", [_argument(1), *_require_one_of(syscalls.ALLOCATIONS, errno.EOPNOTSUPP)]
+    yield "personality", [_argument(0), *_require_one_of(syscalls.SAME_PERSONALITY, errno.EPERM)]
+    yield "prctl", [_argument(0), *_require_one_of(rights.prctl(), errno.EINVAL)]
     # A limit can kill another process of the same user, such as the runtime.
-    yield "prlimit64", [_argument(0), *_only((0,), errno.EPERM)]
+    yield "prlimit64", [_argument(0), *_require_one_of((0,), errno.EPERM)]
     yield from _standing_checks(rights)
     yield from _mode_checks()
 
@@ -246,21 +252,23 @@ def _standing_checks(rights: Rights) -> Iterator[tuple[str, list[bytes]]]:
 
 def _socket_checks(rights: Rights) -> Iterator[tuple[str, list[bytes]]]:
     """Check sockets: one that can send to a path would reach any listener there."""
-    kind = [_argument(1), _one(_AND, 0xFFFFFFFF & ~syscalls.SOCKET_FLAGS)]
-    unix = [*kind, *_only(syscalls.UNIX_KINDS, errno.EACCES)]
-    inet = [*kind, *_only(syscalls.INET_KINDS, errno.EACCES), _argument(2)]
-    inet += _only(syscalls.PROTOCOLS, errno.EACCES)
+    kind = [_argument(1), _instruction(_AND, 0xFFFFFFFF & ~syscalls.SOCKET_FLAGS)]
+    unix = [*kind, *_require_one_of(syscalls.UNIX_KINDS, errno.EACCES)]
+    inet = [*kind, *_require_one_of(syscalls.INET_KINDS, errno.EACCES), _argument(2)]
+    inet += _require_one_of(syscalls.PROTOCOLS, errno.EACCES)
     socket = [_argument(0)]
     if rights.named_sockets:
         socket += _case((syscalls.UNIX,), unix)
     elif rights.listens:  # a stream socket reaches nothing unless it connects, which is refused
-        socket += _case((syscalls.UNIX,), [*kind, *_only((syscalls.STREAM,), errno.EACCES)])
+        socket += _case(
+            (syscalls.UNIX,), [*kind, *_require_one_of((syscalls.STREAM,), errno.EACCES)]
+        )
     if rights.network:
         socket += _case((syscalls.INET, syscalls.INET6), inet)
     yield "socket", [*socket, _fail(errno.EACCES)]
     yield "socketpair", [_argument(0), *_case((syscalls.UNIX,), unix), _fail(errno.EACCES)]
-    refused = [*_only_not(syscalls.SOCKET_FILTERS, errno.EPERM)]
-    level = _one(_EQUAL, syscalls.SOCKET_LEVEL, 0, len(refused) + 1)
+    refused = [*_refuse_any_of(syscalls.SOCKET_FILTERS, errno.EPERM)]
+    level = _instruction(_EQUAL, syscalls.SOCKET_LEVEL, 0, len(refused) + 1)
     yield "setsockopt", [_argument(1), level, _argument(2), *refused]
 
 
@@ -270,26 +278,26 @@ def _mode_checks() -> Iterator[tuple[str, list[bytes]]]:
         yield name, [_argument(place), *_answer_if(_ANY_BIT, bits, errno.EPERM)]
     for name, (flags, mode) in syscalls.OPENS.items():
         inner = [_argument(mode), *_answer_if(_ANY_BIT, syscalls.SET_ID_BITS, errno.EPERM)]
-        test = _one(_ANY_BIT, syscalls.MAKES_FILE, 0, len(inner))
+        test = _instruction(_ANY_BIT, syscalls.MAKES_FILE, 0, len(inner))
         yield name, [_argument(flags), test, *inner]
 
 
 def _case(values: tuple[int, ...], body: list[bytes]) -> list[bytes]:
     """Run the body and allow, for one of the values; continue for all others."""
-    whole = [*body, _one(_RETURN, _ALLOW)]
+    whole = [*body, _instruction(_RETURN, _ALLOW)]
     count = len(values)
-    tests = [_one(_EQUAL, value, count - place, 0) for place, value in enumerate(values)]
-    return [*tests, _one(_JUMP, len(whole)), *whole]
+    tests = [_instruction(_EQUAL, value, count - place, 0) for place, value in enumerate(values)]
+    return [*tests, _instruction(_JUMP, len(whole)), *whole]
 
 
-def _only(values: tuple[int, ...], code: int) -> list[bytes]:
+def _require_one_of(values: tuple[int, ...], code: int) -> list[bytes]:
     """Continue for one of the values, fail for all others."""
     count = len(values)
-    tests = [_one(_EQUAL, value, count - place, 0) for place, value in enumerate(values)]
+    tests = [_instruction(_EQUAL, value, count - place, 0) for place, value in enumerate(values)]
     return [*tests, _fail(code)]
 
 
-def _only_not(values: tuple[int, ...], code: int) -> Iterator[bytes]:
+def _refuse_any_of(values: tuple[int, ...], code: int) -> Iterator[bytes]:
     """Fail for one of the values, continue for all others."""
     for value in values:
         yield from _answer_if(_EQUAL, value, code)
@@ -298,11 +306,11 @@ def _only_not(values: tuple[int, ...], code: int) -> Iterator[bytes]:
 def _must_be(place: int, value: int) -> Iterator[bytes]:
     """Continue when the argument has the value, else fail."""
     yield _argument(place)
-    yield from _only((value,), errno.EPERM)
+    yield from _require_one_of((value,), errno.EPERM)
 
 
 def _answer_if(test: int, value: int, code: int) -> Iterator[bytes]:
-    yield _one(test, value, 0, 1)
+    yield _instruction(test, value, 0, 1)
     yield _fail(code)
 
 
@@ -311,12 +319,12 @@ def _argument(place: int) -> bytes:
 
     The kernel ignores the upper half of all checked arguments.
     """
-    return _one(_LOAD, _ARGUMENTS_AT + 8 * place)
+    return _instruction(_LOAD, _ARGUMENTS_AT + 8 * place)
 
 
 def _fail(code: int) -> bytes:
-    return _one(_RETURN, _FAIL | code)
+    return _instruction(_RETURN, _FAIL | code)
 
 
-def _one(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
+def _instruction(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
     return struct.pack("<HBBI", code, if_true, if_false, value)

@@ -65,7 +65,7 @@ def profile(job: Job, programs: Iterable[str] = (), proxy_port: int | None = Non
     Nothing is read from the system: the same job gives the same profile everywhere.
     """
     name = _Names()
-    places = _places(job)
+    places = _visible_mounts(job)
     rules = [
         "(version 1)",
         "(deny default)",
@@ -86,7 +86,7 @@ def profile(job: Job, programs: Iterable[str] = (), proxy_port: int | None = Non
     return Profile("\n".join(rules) + "\n", name.values)
 
 
-def _places(job: Job) -> list[Mount]:
+def _visible_mounts(job: Job) -> list[Mount]:
     """Return the visible paths beside the system, outer folders first, so that inner rules win."""
     wanted: dict[str, Mount] = {}
     for mount in sorted(job.mounts, key=lambda mount: mount.writable):
@@ -111,7 +111,7 @@ def _system_rules() -> Iterator[str]:
 
 
 def _place_rules(places: list[Mount], name: Callable[[str], str]) -> Iterator[str]:
-    for path in sorted({above for place in places for above in _above(place.source)}):
+    for path in sorted({above for place in places for above in _parents_of(place.source)}):
         yield f"(allow file-read-metadata (literal {name(path)}))"
     for place in places:
         path = name(place.source)
@@ -147,12 +147,14 @@ def _anchor_rules(places: list[Mount], name: Callable[[str], str]) -> Iterator[s
     writable += [os.path.join(path, "") for path in TEMPORARY]
     fixed = {place.source for place in places}
     for place in places:
-        fixed |= {path for path in _above(place.source) if f"{path}/".startswith(tuple(writable))}
+        fixed |= {
+            path for path in _parents_of(place.source) if f"{path}/".startswith(tuple(writable))
+        }
     for path in sorted(fixed):
         yield f"(deny file-write-unlink (literal {name(path)}))"
 
 
-def _above(path: str) -> Iterator[str]:
+def _parents_of(path: str) -> Iterator[str]:
     """Yield every folder above the path, except the root."""
     path = os.path.dirname(path)
     while path not in ("/", ""):
@@ -339,11 +341,11 @@ def _describe_enforced(job: Job, port: int | None) -> dict[str, str]:
         "memory": "not enforced: macOS keeps no limit of it",
         "memory beside processes": "not enforced: macOS keeps no limit of it",
         "kernel memory": "not enforced: macOS keeps no limit of it",
-        "files without a name": "not enforced: only what has a name is counted",
+        "files without a name": "not enforced: only files with a name are counted",
         "process count": "rlimit, counted with the user's others",
         "cpu": "rlimit for each process",
         "file size": "rlimit",
         "open files": "rlimit",
         "disk": "watched, the workspace alone",
-        "temporary files": "not enforced: /tmp is shared with everybody",
+        "temporary files": "not enforced: /tmp is shared with all users",
     }

@@ -38,8 +38,6 @@ class Connection(NamedTuple):
     address: str
     allowed: bool
     reason: str = ""
-    bytes_sent: int = 0
-    bytes_received: int = 0
     limit: str = ""
 
 
@@ -178,12 +176,7 @@ class ClientConnection:
         except OSError:
             fault = "the connection broke"
         assert self.result is not None
-        self.result = self.result._replace(
-            reason=fault,
-            bytes_sent=relay.received[self._client],
-            bytes_received=relay.received[upstream],
-            limit=limit,
-        )
+        self.result = self.result._replace(reason=fault, limit=limit)
 
     def _pump(self, relay: SocketRelay) -> None:
         """Relay bytes until both sides are done; raises ProxyRefused when a limit ends it early."""

@@ -61,11 +61,11 @@ def counted_enforced(group: str, seen: bool, sockets: bool = True) -> dict[str, 
 def process_limits(limits: Limits, tasks: int) -> Bounds:
     """Return the resource limits; `tasks` is the number of existing tasks of the user."""
     hard = tuple(resource.getrlimit(kind)[1] for kind in _KINDS)
-    return _within(limits, tasks, MAX_OPEN_FILES, hard)
+    return _soft_and_hard(limits, tasks, MAX_OPEN_FILES, hard)
 
 
 @lru_cache(maxsize=16)
-def _within(limits: Limits, tasks: int, files: int, hard: tuple[int, ...]) -> Bounds:
+def _soft_and_hard(limits: Limits, tasks: int, files: int, hard: tuple[int, ...]) -> Bounds:
     cpu = max(1, math.ceil(limits.max_cpu_seconds))
     wanted = (
         (0, 0),

@@ -15,8 +15,8 @@ from typing import NamedTuple
 from skillbelt.errors import SandboxUnavailable
 from skillbelt.sandbox.inside.source import source_of
 from skillbelt.sandbox.linux.identity import run_identity
+from skillbelt.sandbox.process.limit_checks import TICK_SECONDS
 from skillbelt.sandbox.process.limits import process_limits
-from skillbelt.sandbox.process.looks import TICK_SECONDS
 from skillbelt.sandbox.process.run import END_SECONDS, LOST
 from skillbelt.sandbox.process.spawn import Ends, spawn
 from skillbelt.sandbox.process.streams import Ending, Feed, Piped, Sink, outcome_of
@@ -49,7 +49,7 @@ class PortableRun(Piped):
         super().__init__()
         try:
             self._disk = DiskWatch(job.workspace, job.limits)
-            self._bring_up(listener)
+            self._start_chain(listener)
         except OSError as error:
             self._give_back()
             raise SandboxUnavailable(f"the command cannot be started: {error}") from error
@@ -63,16 +63,24 @@ class PortableRun(Piped):
             with suppress(BlockingIOError):
                 os.write(self._nudge, b"1")
 
-    def _bring_up(self, listener: Listener | None) -> None:
+    def _start_chain(self, listener: Listener | None) -> None:
         taken, given = self._pipe()
         said, output = self._pipe()
         shown, errors = self._pipe()
         self._wake, self._nudge = self._pipe()
         os.set_blocking(self._nudge, False)
-        # We see EOF when the keeper ends, and the keeper ends when it sees EOF.
+        # We see EOF when the launcher ends, and the launcher ends when it sees EOF.
         self._hold, theirs = (self._own(end.detach()) for end in socket.socketpair())
         task = self._own(_task_file(self._chain, self._job))
-        argv = (launcher_python(), "-I", "-S", "-c", source_of("keeper"), str(task), str(theirs))
+        argv = (
+            launcher_python(),
+            "-I",
+            "-S",
+            "-c",
+            source_of("portable_launch"),
+            str(task),
+            str(theirs),
+        )
         self._pid = spawn(argv, Ends(taken, output, errors, (task, theirs)))
         self._close(taken, output, errors, task, theirs)
         keep = self._job.limits.max_stream_bytes
@@ -86,12 +94,12 @@ class PortableRun(Piped):
         """Supervise the run from the start to the outcome; the body of its thread."""
         reason = "cancelled"
         try:
-            reason = self._carry()
+            reason = self._forward()
         finally:
             self._stop()
             self._conclude(reason)
 
-    def _carry(self) -> str:
+    def _forward(self) -> str:
         """Forward the streams; return why the run must end, or nothing when it ended by itself."""
         poll = select.poll()
         sinks = {sink.fd: sink for sink in self._sinks}
@@ -115,7 +123,7 @@ class PortableRun(Piped):
                 return limit
 
     def _stop(self) -> None:
-        """Close the connection to the keeper, which then kills everything, and wait for its end."""
+        """Close the connection to the launcher, which then kills everything; wait for its end."""
         end = socket.socket(fileno=os.dup(self._hold))
         with end, suppress(OSError):
             end.shutdown(socket.SHUT_WR)
@@ -155,7 +163,7 @@ class PortableRun(Piped):
 
 
 def _task_file(chain: Chain, job: Job) -> int:
-    """Write the keeper's task to an unnamed file: every user can read a command line."""
+    """Write the launcher's task to an unnamed file: every user can read a command line."""
     task = {
         "argv": chain.argv,
         "missing": chain.missing,

@@ -20,7 +20,7 @@ from threading import current_thread, main_thread
 from typing import NamedTuple, Protocol
 
 from skillbelt.errors import RunRefused, SandboxUnavailable
-from skillbelt.sandbox.process.looks import TICK_SECONDS, Looks
+from skillbelt.sandbox.process.limit_checks import TICK_SECONDS, LimitChecks
 from skillbelt.sandbox.process.spawn import Ends, Order, children, descendants, order
 from skillbelt.sandbox.process.streams import Ending, Feed, Piped, Sink, outcome_of
 from skillbelt.sandbox.protocol import Job, Listener, Mount, Outcome, Running
@@ -84,13 +84,13 @@ class ProcessRun(Piped):
         self._fds |= set(plan.fds)
         self._pid = self._pidfd = self._wake = self._inner = -1
         self._unseen: Exception | None = None  # why the first process cannot be opened
-        self._looks = Looks(lambda: plan.watch.look(self._pid), self._wake_up)
+        self._checks = LimitChecks(lambda: plan.watch.look(self._pid), self._wake_up)
         # Handing a run to another thread costs about 5 % of the throughput of two at a time. Ctrl-C
         # may interrupt the main thread at any point, so it never supervises a run.
         self._unattended = job.waited and current_thread() is not main_thread()
         try:
             self._wake = self._own(os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
-            self._bring_up(listener)
+            self._start_chain(listener)
             if not self._unattended:
                 _thread.start_new_thread(self._pump, ())
         except (OSError, ValueError) as error:
@@ -118,7 +118,7 @@ class ProcessRun(Piped):
     def _wake_up(self) -> None:
         os.eventfd_write(self._wake, 1)  # closed only when no check is running
 
-    def _bring_up(self, listener: Listener | None) -> None:
+    def _start_chain(self, listener: Listener | None) -> None:
         given, answer = self._pipe()
         said, ready = self._pipe()
         shown, errors = self._terminal() if self._job.terminal else self._pipe()
@@ -191,14 +191,14 @@ class ProcessRun(Piped):
     def _pump(self) -> None:
         """Supervise the run from the answer to the outcome; the body of its thread."""
         try:
-            ending, gone = self._carry()
+            ending, gone = self._forward()
         except BaseException:
             # No thread would supervise it any more.
             self._conclude(Ending(cancelled=True), self._stop())
             raise
         self._conclude(ending, gone)
 
-    def _carry(self) -> tuple[Ending, bool]:
+    def _forward(self) -> tuple[Ending, bool]:
         """Forward the streams until the command ends or must end; also return whether all ended."""
         poll = select.poll()
         sinks = {sink.fd: sink for sink in self._sinks}
@@ -219,9 +219,9 @@ class ProcessRun(Piped):
                 return Ending(), self._finish()
             now = time.monotonic()
             if look_at is not None and now >= look_at:
-                self._looks.begin()
+                self._checks.begin()
                 look_at = None
-            limit = self._looks.limit()
+            limit = self._checks.limit()
             if limit or self._cancelled or now >= deadline:
                 return Ending(now >= deadline, self._cancelled, limit), self._stop()
 
@@ -265,7 +265,7 @@ class ProcessRun(Piped):
 
     def _conclude(self, ending: Ending, gone: bool) -> None:
         code, cpu_seconds, killed = self._reap()
-        self._looks.end()
+        self._checks.end()
         # A launcher that was killed has not killed the processes below it.
         gone = gone and not (self._plan.supervised and killed)
         for sink in self._sinks:

@@ -81,9 +81,9 @@ class _Spawner:
     def __init__(self) -> None:
         self.orders: queue.SimpleQueue[Order] = queue.SimpleQueue()
         self.pid = os.getpid()
-        threading.Thread(target=self._work, name="skillbelt-spawn", daemon=True).start()
+        threading.Thread(target=self._serve, name="skillbelt-spawn", daemon=True).start()
 
-    def _work(self) -> None:
+    def _serve(self) -> None:
         while True:
             self.orders.get().carry_out()
 

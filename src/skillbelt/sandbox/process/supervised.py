@@ -11,7 +11,7 @@ from skillbelt.sandbox.inside.source import source_of
 from skillbelt.sandbox.linux import seccomp
 from skillbelt.sandbox.linux.cgroups import Hierarchy, hierarchy
 from skillbelt.sandbox.linux.identity import Identity, current_identity, interpreter, run_identity
-from skillbelt.sandbox.process.hidden import can_copy, can_see
+from skillbelt.sandbox.process.hidden_usage import can_copy, can_see
 from skillbelt.sandbox.process.limits import counted_enforced, process_limits
 from skillbelt.sandbox.process.run import LaunchPlan, check_job
 from skillbelt.sandbox.process.watch import Guard
@@ -52,7 +52,7 @@ def supervised_plan(
             argv=(launcher_python(), "-I", "-S", "-c", source_of("launch"), str(fd)),
             enforced={
                 **enforced,
-                **_limits_enforced(identity, hierarchy(), _out_of_reach(identity, rules)),
+                **_limits_enforced(identity, hierarchy(), _is_out_of_reach(identity, rules)),
             },
             watch=guard,
             explain=_explain,
@@ -94,7 +94,7 @@ def _explain(said: str) -> str:
     return f"the launcher cannot start: {said or 'no message'}"
 
 
-def _out_of_reach(identity: Identity | None, rules: Mapping[str, object] | None) -> bool:
+def _is_out_of_reach(identity: Identity | None, rules: Mapping[str, object] | None) -> bool:
     """Whether the command cannot signal the launcher.
 
     It has another user, or the rules forbid it.

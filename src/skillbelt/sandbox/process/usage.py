@@ -63,7 +63,7 @@ def measure_processes(
         with suppress(OSError, ValueError):
             total = _with_process(total, pid)
     if total.memory_bytes > max_memory_bytes:
-        exact = [_exact_memory(pid) for pid in known]
+        exact = [_measure_memory(pid) for pid in known]
         own, touched = sum(each[0] for each in exact), sum(each[1] for each in exact)
         total = total._replace(memory_bytes=own + max(touched, shared_bytes) + buffer_bytes)
     return total
@@ -73,7 +73,7 @@ def _with_process(total: Used, pid: int) -> Used:
     fields = _fields(f"{pid}")
     ticks = sum(map(int, fields[11:15]))
     return Used(
-        total.memory_bytes + _rough_memory(pid, fields),
+        total.memory_bytes + _estimate_memory(pid, fields),
         total.cpu_seconds + ticks / _CLOCK,
         total.tasks + int(fields[17]),
         max(total.most_files, _open_files(pid)),
@@ -86,7 +86,7 @@ def _fields(name: str) -> list[bytes]:
         return file.read().rpartition(b")")[2].split()
 
 
-def _rough_memory(pid: int, fields: list[bytes]) -> int:
+def _estimate_memory(pid: int, fields: list[bytes]) -> int:
     """Return the resident memory of a process, with its page tables and swap."""
     where = _memory_thread(pid, fields)
     if where != f"{pid}":
@@ -112,7 +112,7 @@ def _open_files(pid: int) -> int:
         return 0
 
 
-def _exact_memory(pid: int) -> tuple[int, int]:
+def _measure_memory(pid: int) -> tuple[int, int]:
     """Return its own pages with their tables, and its share of memory files."""
     try:
         fields = _fields(f"{pid}")
@@ -126,7 +126,7 @@ def _exact_memory(pid: int) -> tuple[int, int]:
     except OSError:
         # It may have made itself unreadable; then all its memory counts as its own.
         with suppress(OSError, ValueError):
-            return _rough_memory(pid, fields), 0
+            return _estimate_memory(pid, fields), 0
         return 0, 0
     shared = found.get(b"Pss_Shmem:", 0)
     whole = found.get(b"Pss:", 0) + found.get(b"SwapPss:", 0) + sum(tables.values())

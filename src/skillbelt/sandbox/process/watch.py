@@ -15,7 +15,7 @@ from typing import NamedTuple
 from skillbelt.files.contain import PATH_ONLY_FOLDER
 from skillbelt.files.usage import FolderUsage, measure_folder
 from skillbelt.sandbox.linux.cgroups import ControlGroup, open_group
-from skillbelt.sandbox.process.hidden import Hoard, find_hoard
+from skillbelt.sandbox.process.hidden_usage import HiddenUsage, measure_hidden
 from skillbelt.sandbox.process.limits import CPU_GRACE_SECONDS, MAX_OPEN_FILES
 from skillbelt.sandbox.process.spawn import descendants
 from skillbelt.sandbox.process.usage import (
@@ -59,10 +59,10 @@ class DiskWatch:
         self._mark = _Mark(self._start, first, time.monotonic() + FOLDER_SECONDS)
         self.seen: set[str] = set()
 
-    def look(self, hoard: Callable[[], Hoard] = Hoard) -> str | None:
+    def look(self, hidden: Callable[[], HiddenUsage] = HiddenUsage) -> str | None:
         """Return the limit that is exceeded; None when there is none or nothing has changed.
 
-        `hoard` finds files without a name.
+        `hidden` finds files without a name.
         """
         try:
             free = free_space(self._folder)
@@ -70,7 +70,7 @@ class DiskWatch:
             return None
         lost = Space(self._mark.free.bytes - free.bytes, self._mark.free.files - free.files)
         quiet = lost.bytes <= self._mark.left.bytes and lost.files <= self._mark.left.files
-        return None if quiet and time.monotonic() < self._mark.time else self._measure(free, hoard)
+        return None if quiet and time.monotonic() < self._mark.time else self._measure(free, hidden)
 
     def finish(self) -> None:
         """Measure once more, for data written since the last time.
@@ -81,14 +81,14 @@ class DiskWatch:
         limit = self.look()
         self.seen |= {limit} if limit else set()
 
-    def _measure(self, free: Space, hoard: Callable[[], Hoard]) -> str | None:
+    def _measure(self, free: Space, hidden: Callable[[], HiddenUsage]) -> str | None:
         limits, begun = self._limits, time.monotonic()
         # First: a file that loses its name meanwhile is then counted at least once.
-        held = hoard()
+        held = hidden()
         found = measure_folder(self._folder, limits.max_workspace_bytes, limits.max_workspace_files)
         found = found._replace(bytes=found.bytes + held.file_bytes, files=found.files + held.files)
         if found.hidden or held.more_files or held.more_handles:
-            found = self._guess(found, free)
+            found = self._estimate_from_disk(found, free)
         left = Space(
             (limits.max_workspace_bytes - found.bytes) // 2,
             (limits.max_workspace_files - found.files) // 2,
@@ -103,7 +103,7 @@ class DiskWatch:
             return "max_workspace_bytes"
         return "max_workspace_files" if found.files > limits.max_workspace_files else None
 
-    def _guess(self, found: FolderUsage, free: Space) -> FolderUsage:
+    def _estimate_from_disk(self, found: FolderUsage, free: Space) -> FolderUsage:
         """Use the disk space lost since the start where not everything can be read."""
         return found._replace(
             bytes=max(found.bytes, self._start.bytes - free.bytes),
@@ -126,7 +126,7 @@ class ProcessWatch:
         self._next = time.monotonic() + PROCESS_SECONDS
         self.seen: set[str] = set()
 
-    def look(self, pid: int, hoard: Callable[[], Hoard] = Hoard) -> str | None:
+    def look(self, pid: int, hidden: Callable[[], HiddenUsage] = HiddenUsage) -> str | None:
         """Return the limit that the processes of the run exceed, with everything they hold."""
         if self._best is None:
             self._best = machine_memory()
@@ -134,12 +134,12 @@ class ProcessWatch:
         if lost < self._limits.max_memory_bytes // 8 and time.monotonic() < self._next:
             return None
         begun = time.monotonic()
-        limit = self._measure(self._members(pid), hoard())
+        limit = self._measure(self._members(pid), hidden())
         self._free, now = free_memory(), time.monotonic()
         self._next = now + max(PROCESS_SECONDS, (now - begun) * _COST_SHARE)
         return limit
 
-    def _measure(self, pids: list[int], held: Hoard) -> str | None:
+    def _measure(self, pids: list[int], held: HiddenUsage) -> str | None:
         limits, lost = self._limits, self._lost_memory()
         shared = max(held.shared_bytes, lost.shared_bytes if held.more_shared else 0)
         used = measure_processes(pids, limits.max_memory_bytes, shared, held.buffer_bytes)
@@ -213,7 +213,7 @@ class Guard:
         self._limits, self._members = limits, members
         self._workspace, self._temporary = workspace, temporary
         self._disk = DiskWatch(workspace, limits)
-        self._processes = ProcessWatch(limits, temporary, self._all)
+        self._processes = ProcessWatch(limits, temporary, self._list_members)
         self._group: ControlGroup | None = None
         self._looked = False
 
@@ -222,14 +222,14 @@ class Guard:
         if not self._looked:
             self._looked = True
             self._group = open_group(self._limits)
-            self._all(pid)
+            self._list_members(pid)
 
-        def hoard() -> Hoard:
-            return find_hoard(self._members(pid), self._workspace, self._temporary)
+        def hidden() -> HiddenUsage:
+            return measure_hidden(self._members(pid), self._workspace, self._temporary)
 
-        return self._disk.look(hoard) or self._group_limit() or self._processes.look(pid, hoard)
+        return self._disk.look(hidden) or self._group_limit() or self._processes.look(pid, hidden)
 
-    def _all(self, pid: int) -> list[int]:
+    def _list_members(self, pid: int) -> list[int]:
         """Return all processes, and add them to the group; their children join by themselves.
 
         Processes that were started meanwhile join at a later check.

@@ -17,7 +17,7 @@ _SCRIPTS = (".js", ".mjs", ".cjs", ".ts", ".mts")
 # Options without effect inside: there is no user environment to ignore, and output is unbuffered.
 _IGNORED = frozenset("IEsSBuOqd")
 _TAKES_VALUE = ("-X", "-W")
-# They choose nothing but where packages come from; there are none to come here.
+# They only choose where packages come from, and none are installed here.
 _UV_FLAGS = ("--script", "-s", "--quiet", "-q", "--no-project", "--offline", "--isolated", "--")
 _SHOWN = 200
 _RUNS = "the sandbox 'wasm' runs WASM modules, Python and JavaScript/TypeScript scripts"

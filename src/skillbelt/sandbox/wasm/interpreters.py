@@ -72,14 +72,14 @@ def host_component(
     if kind == "javascript":
         return _check_shipped(JAVASCRIPT_HOST)
     place = _CachedComponent(os.path.join(_folder(settings), f"python-{_key()}.wasm"))
-    if _usable(place):
+    if _is_usable(place):
         return place.path
     say = progress or _silent
     lock = os.path.join(os.path.dirname(place.path), ".lock")
     seconds = BUILD_TIMEOUT_SECONDS
     late = f"another process has been building a host component for {seconds:g} s: {lock}"
     with held(lock, seconds, SandboxUnavailable(late)):
-        if not _usable(place, say):
+        if not _is_usable(place, say):
             _build_python(place, settings, install, say)
     return place.path
 
@@ -87,7 +87,9 @@ def host_component(
 def is_python_built(settings: Settings) -> bool:
     """Whether scripts of Python can run without building anything first."""
     try:
-        return _usable(_CachedComponent(os.path.join(_folder(settings), f"python-{_key()}.wasm")))
+        return _is_usable(
+            _CachedComponent(os.path.join(_folder(settings), f"python-{_key()}.wasm"))
+        )
     except SandboxUnavailable:
         return False
 
@@ -149,7 +151,7 @@ def _inputs() -> list[str]:
     return listed + [os.path.join(deps, name) for name in sorted(os.listdir(deps))]
 
 
-def _usable(place: _CachedComponent, say: Progress = _silent) -> bool:
+def _is_usable(place: _CachedComponent, say: Progress = _silent) -> bool:
     try:
         _check(place)
     except FileNotFoundError:

@@ -96,7 +96,7 @@ class WasmPool:
         ticket = Ticket(wake)
         with self._lock:
             self._queue.append(ticket)
-        self._next()
+        self._grant_next()
         return ticket
 
     def leave(self, ticket: Ticket) -> None:
@@ -109,9 +109,9 @@ class WasmPool:
             last = self._closing and not self._running and not self._queue
         if last:
             self._clear()
-        self._next()
+        self._grant_next()
 
-    def _next(self) -> None:
+    def _grant_next(self) -> None:
         woken = []
         with self._lock:
             while self._queue and self._running < max(1, MAX_WASM_WORKERS):

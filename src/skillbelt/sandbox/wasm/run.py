@@ -19,7 +19,7 @@ from skillbelt.errors import PathEscape, SandboxUnavailable, SkillbeltError
 from skillbelt.files.handles import BUSY, is_shortage
 from skillbelt.sandbox.linux.identity import run_identity
 from skillbelt.sandbox.linux.landlock import READ_ONLY, PathRule, ruleset, version
-from skillbelt.sandbox.process.looks import TICK_SECONDS
+from skillbelt.sandbox.process.limit_checks import TICK_SECONDS
 from skillbelt.sandbox.process.run import END_SECONDS, LOST
 from skillbelt.sandbox.process.streams import Ending, Feed, Piped, Sink, outcome_of
 from skillbelt.sandbox.process.watch import DiskWatch, Guard

@@ -16,9 +16,9 @@ from skillbelt.sandbox.linux import seccomp
 from skillbelt.sandbox.linux.cgroups import hierarchy
 from skillbelt.sandbox.linux.identity import blocking_folder, current_identity, run_identity
 from skillbelt.sandbox.linux.landlock import version
-from skillbelt.sandbox.process.hidden import can_see
+from skillbelt.sandbox.process.hidden_usage import can_see
+from skillbelt.sandbox.process.limit_checks import TICK_SECONDS
 from skillbelt.sandbox.process.limits import counted_enforced
-from skillbelt.sandbox.process.looks import TICK_SECONDS
 from skillbelt.sandbox.process.run import check_job
 from skillbelt.sandbox.protocol import MAX_STDIN_BYTES, Job, Listener, Mount, Running, refusal
 from skillbelt.sandbox.wasm.command import MISSING, NotRunnable, Program, parse_command
@@ -92,7 +92,7 @@ class WasmSandbox:
         """Run a tiny module like a real run, until that has worked once."""
         if self._works:
             return
-        reason = _missing()
+        reason = _find_missing()
         if reason is not None:
             raise SandboxUnavailable(reason)
         folder = self._pool.temporary()
@@ -195,7 +195,7 @@ class WasmSandbox:
             self._reachable.add(parent)
 
 
-def _missing() -> str | None:
+def _find_missing() -> str | None:
     if not packages():
         return "the package 'wasmtime' is not installed: pip install 'skillbelt[wasm]'"
     if sys.platform != "linux":

@@ -24,7 +24,7 @@ from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from skillbelt.errors import ConfigError, StoreUnavailable
 from skillbelt.metrics import count
-from skillbelt.store.notifications import Bell, Bells
+from skillbelt.store.notifications import TopicCounts, TopicWatch
 from skillbelt.store.postgres.listening import POLL_SECONDS, Listener, mark_topic
 from skillbelt.store.postgres.schema import migrate
 from skillbelt.untrusted_json import read_json
@@ -112,7 +112,7 @@ class Database:
         self._lock = threading.Lock()
         self._pool: ConnectionPool[psycopg.Connection[Row]] | None = None
         self._listener: Listener | None = None
-        self._bells = Bells()
+        self._notifications = TopicCounts()
         self._pruned = time.monotonic()
         self.row_security = False
 
@@ -170,23 +170,23 @@ class Database:
                 error = self._find_reason(raised)
                 if not _is_transient(error):
                     raise self._describe_error(error, unknown=changes and again) from error
-                again = again or not _gave_up(error)
+                again = again or not _had_no_effect(error)
                 if time.monotonic() + pause > until:
                     raise self._away(error, unknown=changes and again) from error
             self._drop_broken()
             time.sleep(pause)
             pause = min(2 * pause, 1.0)
 
-    def watch(self, topic: str) -> Bell:
+    def watch(self, topic: str) -> TopicWatch:
         """Return a watch that waits until `wake` is called with the same topic, on any machine."""
         self._open_pool()
-        return Bell(self._bells, mark_topic(topic), self._look, POLL_SECONDS)
+        return TopicWatch(self._notifications, mark_topic(topic), self._look, POLL_SECONDS)
 
     def _look(self) -> object:
         """Return a value that changes when news may have been missed, or while none can arrive."""
         with self._lock:
             if self._listener is None and not _ENDED.is_set():
-                self._listener = Listener(self._bells, self.connect, self.wake)
+                self._listener = Listener(self._notifications, self.connect, self.wake)
             listener = self._listener
         if listener is not None and listener.hears:
             return listener, listener.gaps
@@ -396,7 +396,7 @@ def _is_transient(error: Exception) -> bool:
     return str(state).startswith(_TRANSIENT)
 
 
-def _gave_up(error: Exception) -> bool:
+def _had_no_effect(error: Exception) -> bool:
     """Whether the statement certainly had no effect, and will have none."""
     if isinstance(error, PoolTimeout | PoolClosed):
         return True

@@ -13,7 +13,7 @@ from typing import Any
 
 import psycopg
 
-from skillbelt.store.notifications import Bells
+from skillbelt.store.notifications import TopicCounts
 
 # How often a watch reports possible news while no notification can arrive: the server is away, or a
 # proxy does not pass notifications on.
@@ -25,15 +25,15 @@ _PROBE_SECONDS = 2.0
 
 
 class Listener:
-    """One connection that listens for all watches of a process, in a thread of its own."""
+    """One connection that listens for all watches of a process, in its own thread."""
 
     def __init__(
         self,
-        bells: Bells,
+        notifications: TopicCounts,
         connect: "Callable[[], psycopg.Connection[Any]]",
         wake: Callable[[str], None],
     ) -> None:
-        self._bells, self._connect, self._wake = bells, connect, wake
+        self._notifications, self._connect, self._wake = notifications, connect, wake
         # Notifications count only after a test notification came back.
         self.hears = False
         self.gaps = 0
@@ -57,12 +57,12 @@ class Listener:
             with suppress(psycopg.Error, OSError), self._connect() as db:
                 db.execute("LISTEN skillbelt")
                 pause = 0.1
-                self._hear(db)
-            self._set_hearing(False)
+                self._receive(db)
+            self._set_listening(False)
             self._ended.wait(pause)
             pause = min(2 * pause, 2.0)
 
-    def _hear(self, db: "psycopg.Connection[Any]") -> None:
+    def _receive(self, db: "psycopg.Connection[Any]") -> None:
         own = mark_topic(self._own)
         poll = select.poll()
         poll.register(db.fileno(), select.POLLIN)
@@ -75,16 +75,16 @@ class Listener:
                     self._wake(self._own)
             for note in db.notifies(timeout=0):
                 if note.payload == own:
-                    self._set_hearing(True)
+                    self._set_listening(True)
                 else:
-                    self._bells.ring(note.payload)
+                    self._notifications.notify(note.payload)
 
-    def _set_hearing(self, hears: bool) -> None:
+    def _set_listening(self, hears: bool) -> None:
         """Record whether notifications arrive; until they do, some may have been missed."""
-        with self._bells.changed:
+        with self._notifications.changed:
             self.hears = hears
             self.gaps += hears
-            self._bells.changed.notify_all()
+            self._notifications.changed.notify_all()
 
 
 def mark_topic(topic: str) -> str:

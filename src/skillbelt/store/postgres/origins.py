@@ -46,7 +46,7 @@ class PostgresOrigins:
 
     def add(self, entry: TrustEntry) -> None:
         """Trust the origin of the entry on every machine; an existing entry is kept."""
-        row = (_mark(entry.value), entry.value, entry.time, encode_text(entry.by))
+        row = (_digest_url(entry.value), entry.value, entry.time, encode_text(entry.by))
 
         def work(db: "psycopg.Connection[Any]") -> int:
             query = "INSERT INTO skillbelt.trust VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING"
@@ -58,7 +58,9 @@ class PostgresOrigins:
         """Stop trusting an origin, on every machine."""
 
         def work(db: "psycopg.Connection[Any]") -> int:
-            return db.execute("DELETE FROM skillbelt.trust WHERE mark = %s", [_mark(url)]).rowcount
+            return db.execute(
+                "DELETE FROM skillbelt.trust WHERE mark = %s", [_digest_url(url)]
+            ).rowcount
 
         self._database.write(work)
 
@@ -85,5 +87,5 @@ def move_origins(source: Database, target: Database) -> int:
     return len(here)
 
 
-def _mark(url: str) -> bytes:
+def _digest_url(url: str) -> bytes:
     return hashlib.sha256(url.encode()).digest()

@@ -11,7 +11,7 @@ import psycopg
 
 from skillbelt.errors import ConfigError
 from skillbelt.events import Event, NewEvent
-from skillbelt.store.notifications import Bell
+from skillbelt.store.notifications import TopicWatch
 from skillbelt.store.postgres.database import Database, Row, Tenant, set_tenant
 from skillbelt.store.postgres.listening import mark_topic
 from skillbelt.store.protocol import (
@@ -148,7 +148,7 @@ class PostgresStore:
             where += f" AND ({_ORDER}) > (%s, %s, %s)"
             values += map(encode_text, after)
         values.append(limit)
-        # Sessions with long keys have an index of their own; see schema.py.
+        # Sessions with long keys have a separate index; see schema.py.
         usual, long = (
             f"(SELECT {_COLUMNS} FROM skillbelt.session WHERE {kind}{where}"
             f" ORDER BY {_ORDER} LIMIT %s)"
@@ -315,7 +315,7 @@ class PostgresStore:
 
         return self.database.insist(attempt, patience=patience)
 
-    def watch(self, topic: str) -> Bell:
+    def watch(self, topic: str) -> TopicWatch:
         """Return a watch that waits until `wake` is called with the topic, on any machine."""
         return self.database.watch(topic)
 
@@ -357,8 +357,8 @@ class PostgresStore:
 def encode_text(text: str) -> str:
     """Return the text as PostgreSQL can hold it, in the same order.
 
-    It has no NUL and no lone surrogates. Two characters stand for each of these, and for the two
-    characters that begin such a pair.
+    It has no NUL and no lone surrogates. Each of these is encoded as two characters, and so are
+    the two characters that begin such a pair.
     """
     return text.translate(_ESCAPES)
 

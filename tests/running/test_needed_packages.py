@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from skillbelt.errors import RunRefused
-from skillbelt.running.needs import StartedIn, Wishes, find_needs
+from skillbelt.running.needed_packages import StartedIn, Wishes, find_needs
 from skillbelt.running.packages.declared import Needs, describe
 
 

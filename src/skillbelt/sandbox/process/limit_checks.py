@@ -10,7 +10,7 @@ from threading import Event, Thread
 TICK_SECONDS = 0.02
 
 
-class Looks:
+class LimitChecks:
     """Polls until a limit is exceeded or `end` is called."""
 
     def __init__(self, look: Callable[[], str | None], tell: Callable[[], None]) -> None:
@@ -23,7 +23,7 @@ class Looks:
 
     def begin(self) -> None:
         """Start the thread; a run that ends sooner needs none."""
-        thread = Thread(target=self._work, name="skillbelt-look", daemon=True)
+        thread = Thread(target=self._poll, name="skillbelt-look", daemon=True)
         thread.start()  # if this fails, there is no thread to wait for
         self._thread = thread
 
@@ -39,7 +39,7 @@ class Looks:
         if self._thread is not None:
             self._thread.join()
 
-    def _work(self) -> None:
+    def _poll(self) -> None:
         try:
             while self._limit is None and not self._over.is_set():
                 self._limit = self._look()

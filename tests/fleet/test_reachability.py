@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from skillbelt import ClusterAway, SkillbeltError
-from skillbelt.fleet.reach import check_reachable, try_part
+from skillbelt.fleet.reachability import check_reachable, try_part
 
 
 def test_a_head_that_answers_is_reached() -> None:

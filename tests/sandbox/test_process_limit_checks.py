@@ -11,7 +11,7 @@ import pytest
 
 from skillbelt.sandbox.linux import bubblewrap, landlock
 from skillbelt.sandbox.process import watch
-from skillbelt.sandbox.process.looks import Looks
+from skillbelt.sandbox.process.limit_checks import LimitChecks
 from skillbelt.sandbox.process.spawn import descendants
 from skillbelt.sandbox.process.watch import Guard
 from skillbelt.sandbox.protocol import Sandbox, run
@@ -136,7 +136,7 @@ def test_what_a_look_raises_is_raised_for_who_asks() -> None:
     def look() -> str | None:
         raise ValueError("broken")
 
-    looks = Looks(look, told.set)
+    looks = LimitChecks(look, told.set)
     looks.begin()
     assert told.wait(150)
     with pytest.raises(ValueError, match="broken"):

@@ -238,7 +238,7 @@ _COPY_IT = " copy its folder to .agents/skills/NAME"
 _WRITE_IT = (
     " write .agents/skills/NAME/SKILL.md; `skillbelt list` in an empty folder shows the form"
 )
-# What is meant, and other tools' words for it. The first command that this version has is
+# A command, and the words of other tools for it. The first command that this version has is
 # suggested; an entry that begins with a blank is advice.
 _WORDS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("list",), "ls ll dir skills list-skills inventory index"),

@@ -7,15 +7,15 @@ import subprocess
 import sys
 import tempfile
 
-from skillbelt.sandbox.inside import keeper
+from skillbelt.sandbox.inside import portable_launch
 from skillbelt.sandbox.inside.source import source_of
 
-TEXT = source_of("keeper")
+TEXT = source_of("portable_launch")
 HANG_SECONDS = 500
 
 
 class Kept:
-    """A command below a keeper, and the end of the sockets that it lives by."""
+    """A command below a launcher, and the end of the sockets that it lives by."""
 
     def __init__(self, *argv: str, **fields: object) -> None:
         task = {
@@ -66,7 +66,7 @@ def test_limits_are_those_given_beside_what_the_user_has() -> None:
     import resource
 
     limits = [(resource.RLIMIT_NOFILE, (99, 99)), (resource.RLIMIT_NPROC, (5, 5))]
-    others = sum(user == os.getuid() for _, _, user in keeper.processes())
+    others = sum(user == os.getuid() for _, _, user in portable_launch.processes())
     code, out, _ = Kept("/bin/sh", "-c", "ulimit -n; ulimit -p", limits=limits).end()
     files, count = map(int, out.split())
     assert (code, files) == (0, 99)
@@ -91,6 +91,6 @@ def test_descendants_are_found_by_their_parents() -> None:
     with subprocess.Popen(["sh", "-c", "sleep 100 & echo $!; wait"], stdout=subprocess.PIPE) as one:
         assert one.stdout is not None
         below = int(one.stdout.readline())
-        assert keeper.below(one.pid) == [below]
+        assert portable_launch.below(one.pid) == [below]
         one.kill()
         os.kill(below, 9)

@@ -249,11 +249,13 @@ def _read_imports(needs: Needs, place: StartedIn, found: _Found, declared: Seque
         uses = {one: imports_of(name_of(one, kind), imported) for one in declared}
         needs = needs._replace(
             unused=tuple(one for one, by in uses.items() if not by),
-            guarded=tuple(one for one, by in uses.items() if by and all(i.optional for i in by)),
+            guarded=tuple(
+                one for one, by in uses.items() if by and all(each.optional for each in by)
+            ),
         )
     proposals = uncovered(imported, names_of(needs))
     named = _named_packages(needs, place, found)
-    if not needs.requirements and not named and kind == "python" and _all_there(proposals):
+    if not needs.requirements and not named and kind == "python" and _has_all_modules(proposals):
         return needs
     listed = _versions(place.home, paths, needs) if proposals and kind == "python" else {}
     guessed = dict.fromkeys(named)
@@ -311,7 +313,7 @@ def _paths(home: str) -> frozenset[str]:
 # What the interpreter has
 
 
-def _all_there(proposals: Sequence[Proposal]) -> bool:
+def _has_all_modules(proposals: Sequence[Proposal]) -> bool:
     """Whether the interpreter of runs has every module, so that nothing has to be installed."""
     python = interpreter()
     if python is None or not proposals:

@@ -41,7 +41,7 @@ def pack_skill(folder: str, fence: str = "") -> dict[str, tuple[str, bool, bytes
     return found
 
 
-class SkillShelf:
+class SentSkills:
     """The skills that were sent to a node, each in a folder named by its hash.
 
     Beyond `MAX_SKILLS`, those that were not used in the last hour are removed.
@@ -53,7 +53,7 @@ class SkillShelf:
 
     def find(self, name: str, hash: str) -> str:
         """Return the folder of that version of the skill; "" when it is not here."""
-        folder = self._place(name, hash)
+        folder = self._path_of(name, hash)
         if not os.path.isdir(folder):
             return ""
         self._asked[os.path.dirname(folder)] = time.monotonic()
@@ -61,7 +61,7 @@ class SkillShelf:
 
     def put(self, name: str, hash: str, pack: Pack) -> str:
         """Unpack a skill; RunRefused unless it is the version of that hash."""
-        place = self._place(name, hash)
+        place = self._path_of(name, hash)
         if os.path.isdir(place):
             return place
         parent = os.path.dirname(place)
@@ -95,7 +95,7 @@ class SkillShelf:
                 self._asked.pop(folder, None)
                 shutil.rmtree(folder, ignore_errors=True)
 
-    def _place(self, name: str, hash: str) -> str:
+    def _path_of(self, name: str, hash: str) -> str:
         digits = hash.rpartition(":")[2]
         if not digits.isalnum() or "/" in name or name in ("", ".", ".."):
             raise RunRefused(f"skill {name!r}: {hash!r} is not the hash of a skill")

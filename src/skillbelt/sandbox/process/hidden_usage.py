@@ -41,7 +41,7 @@ _PLACES = ("exe", "cwd", "root")
 _OF_KERNEL = b" /[aio]"
 
 
-class Hoard(NamedTuple):
+class HiddenUsage(NamedTuple):
     """The totals. The last three fields say that there is more, of unknown size."""
 
     file_bytes: int = 0
@@ -53,7 +53,9 @@ class Hoard(NamedTuple):
     more_handles: bool = False
 
 
-def find_hoard(pids: Iterable[int], workspace: str, temporary: str | None = None) -> Hoard:
+def measure_hidden(
+    pids: Iterable[int], workspace: str, temporary: str | None = None
+) -> HiddenUsage:
     """Return the total that the processes hold together, each thing counted once.
 
     `temporary` is the path inside of a folder with a size limit; its files are not counted.
@@ -108,7 +110,7 @@ class _Search:
     """One pass over all processes."""
 
     def __init__(self, workspace: str, temporary: str | None) -> None:
-        self.sums = [0, 0, 0, 0]  # the first four fields of a hoard
+        self.sums = [0, 0, 0, 0]  # the first four fields of a hidden_usage
         self.more = [False, False, False]  # the last three
         self._until = time.monotonic() + _MOST_SECONDS
         self._temporary, self._bounded = temporary, set[int]()
@@ -116,13 +118,13 @@ class _Search:
         self._known: set[tuple[int, int]] = set()
         self._internet = 0
 
-    def found(self) -> Hoard:
+    def found(self) -> HiddenUsage:
         """Return the totals so far."""
         files, shared, handles = self.more
         size, count, common, queued = self.sums
         if self._internet:
             queued += _unattended_size(self._internet)
-        return Hoard(size, count, common, queued)._replace(
+        return HiddenUsage(size, count, common, queued)._replace(
             more_files=files, more_shared=shared, more_handles=handles
         )
 
@@ -138,7 +140,7 @@ class _Search:
             if self._temporary is not None and not self._bounded:
                 self._bounded = _devices(pid, self._temporary) - _device(self._workspace)
             for thread in os.listdir(f"/proc/{pid}/task"):
-                self._places(f"/proc/{pid}/task/{thread}")
+                self._count_places(f"/proc/{pid}/task/{thread}")
                 if int(thread) == pid or not _same_table(pid, int(thread)):
                     self._handles(pid, int(thread))
                 if self.late():
@@ -178,7 +180,7 @@ class _Search:
             if self.late():
                 return
 
-    def _places(self, thread: str) -> None:
+    def _count_places(self, thread: str) -> None:
         """Count the program and the folders of a thread."""
         for name in _PLACES:
             with suppress(FileNotFoundError):
@@ -211,7 +213,7 @@ class _Search:
         if key in self._known:
             return
         try:
-            found = os.stat(f"/proc/{pid}/map_files/{_short(place)}")
+            found = os.stat(f"/proc/{pid}/map_files/{_strip_zeros(place)}")
         except OSError:  # only root may follow these
             self._known.add(key)
             if key[0] == _memory_device():
@@ -236,7 +238,7 @@ def _read_maps(pid: int) -> bytes:
     return b""
 
 
-def _short(place: bytes) -> str:
+def _strip_zeros(place: bytes) -> str:
     """Return the addresses as in map_files: without leading zeros."""
     return "-".join(f"{int(part, 16):x}" for part in place.split(b"-"))
 

@@ -6,10 +6,10 @@ import pytest
 
 from skillbelt.sandbox.linux.bubblewrap import LinuxSandbox
 from skillbelt.sandbox.process import watch
-from skillbelt.sandbox.process.hidden import Hoard
+from skillbelt.sandbox.process.hidden_usage import HiddenUsage
 from skillbelt.testing.attacks import run_attacks
-from skillbelt.testing.hoards import HOARDS
 from skillbelt.testing.probe import Probe
+from skillbelt.testing.resource_attacks import HOARDS
 
 ON_DISK = [probe for probe in HOARDS if probe.claim == "files without a name"]
 
@@ -25,6 +25,6 @@ def test_each_is_aimed_at_a_limit() -> None:
 def test_it_comes_through_where_nobody_counts(
     probe: Probe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "find_hoard", lambda *_: Hoard())
+    monkeypatch.setattr(watch, "measure_hidden", lambda *_: HiddenUsage())
     (result,) = run_attacks(LinuxSandbox(), [probe])
     assert (result.outcome, result.detail) == ("succeeded", "600 MiB")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from skillbelt.permission.normal_forms import host_pattern, host_text, path_pattern, path_texts
 from skillbelt.permission.rules import UNCLEAR
-from skillbelt.permission.spelling import host_pattern, host_text, path_pattern, path_texts
 
 
 @pytest.mark.parametrize(

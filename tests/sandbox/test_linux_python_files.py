@@ -14,7 +14,7 @@ from skillbelt.sandbox.linux import identity
 from skillbelt.sandbox.linux.bubblewrap import LinuxSandbox
 from skillbelt.sandbox.linux.identity import interpreter
 from skillbelt.sandbox.linux.landlock import LandlockSandbox
-from skillbelt.sandbox.linux.prefixes import shown_of
+from skillbelt.sandbox.linux.python_files import shown_of
 from skillbelt.sandbox.protocol import Mount, Sandbox, run
 from skillbelt.testing.sandbox_suite import Place
 from tests.needs import not_run

@@ -14,8 +14,8 @@ import pytest
 
 from skillbelt.sandbox.linux.bubblewrap import LinuxSandbox
 from skillbelt.sandbox.linux.landlock import LandlockSandbox
-from skillbelt.sandbox.process import hidden
-from skillbelt.sandbox.process.hidden import Hoard, find_hoard
+from skillbelt.sandbox.process import hidden_usage
+from skillbelt.sandbox.process.hidden_usage import HiddenUsage, measure_hidden
 from skillbelt.sandbox.process.limits import counted_enforced
 from skillbelt.sandbox.protocol import Sandbox, run
 from skillbelt.testing.sandbox_suite import PATH, Place
@@ -42,9 +42,9 @@ def holding(folder: Path, code: str) -> Iterator[int]:
         process.kill()
 
 
-def held(folder: Path, code: str) -> Hoard:
+def held(folder: Path, code: str) -> HiddenUsage:
     with holding(folder, code) as pid:
-        return find_hoard([pid], str(folder))
+        return measure_hidden([pid], str(folder))
 
 
 _OPEN = """
@@ -56,14 +56,14 @@ os.unlink("a")
 
 def test_a_named_file_is_not_for_this(tmp_path: Path) -> None:
     found = held(tmp_path, _OPEN.replace("os.unlink", ""))
-    assert found._replace(buffer_bytes=0) == Hoard()
+    assert found._replace(buffer_bytes=0) == HiddenUsage()
     assert found.buffer_bytes < MIB
 
 
 def test_a_file_without_a_name_counts_once(tmp_path: Path) -> None:
     code = _OPEN + "os.dup(a); b = mmap.mmap(a, 4096)"
     with holding(tmp_path, code) as pid:
-        found = find_hoard([pid, pid], str(tmp_path))
+        found = measure_hidden([pid, pid], str(tmp_path))
     assert MIB <= found.file_bytes < 2 * MIB
     assert found.files == 1
     assert not found.more_files
@@ -191,13 +191,13 @@ libc.syscall(ctypes.c_long(60 if os.uname().machine == "x86_64" else 93), 0)
 
 
 def test_no_time_to_see_everything_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hidden, "_MOST_SECONDS", -1.0)
-    assert find_hoard([1], str(tmp_path)).more_handles
-    assert find_hoard([], str(tmp_path)) == Hoard()
+    monkeypatch.setattr(hidden_usage, "_MOST_SECONDS", -1.0)
+    assert measure_hidden([1], str(tmp_path)).more_handles
+    assert measure_hidden([], str(tmp_path)) == HiddenUsage()
 
 
 def test_a_process_that_is_gone_holds_nothing(tmp_path: Path) -> None:
-    assert find_hoard([2**22 + 1], str(tmp_path)) == Hoard()
+    assert measure_hidden([2**22 + 1], str(tmp_path)) == HiddenUsage()
 
 
 def test_handles_that_can_not_be_copied_are_guessed(
@@ -206,20 +206,21 @@ def test_handles_that_can_not_be_copied_are_guessed(
     def refused(*_: object) -> int:
         raise PermissionError
 
-    monkeypatch.setattr(hidden, "_call", refused)
+    monkeypatch.setattr(hidden_usage, "_call", refused)
     found = held(tmp_path, "a, b = socket.socketpair(); c = os.pipe()")
-    assert found.buffer_bytes >= 2 * hidden._ORDINARY_SOCKET + hidden._ORDINARY_PIPE
+    assert found.buffer_bytes >= 2 * hidden_usage._ORDINARY_SOCKET + hidden_usage._ORDINARY_PIPE
     assert not found.more_handles
 
 
 _CLOSED = """
 import subprocess
-from skillbelt.sandbox.process.hidden import find_hoard
+from skillbelt.sandbox.process.hidden_usage import measure_hidden
 code = "import ctypes, time; ctypes.CDLL(None).prctl(4, 0, 0, 0, 0); print(1, flush=True)"
 code += "; time.sleep(60)"
 child = subprocess.Popen(["/usr/bin/python3", "-c", code], stdout=subprocess.PIPE)
 child.stdout.readline()
-json.dump([find_hoard([child.pid], "/"), usage.measure_processes([child.pid], 0)[0]], sys.stdout)
+found = [measure_hidden([child.pid], "/"), usage.measure_processes([child.pid], 0)[0]]
+json.dump(found, sys.stdout)
 child.kill()
 """
 
@@ -228,14 +229,14 @@ def test_a_process_that_closes_itself_to_its_user() -> None:
     """Then it is not known what it holds, and all memory that it shows counts."""
     found = as_user(_CLOSED)
     assert isinstance(found, list)
-    assert Hoard(*found[0]).more_handles
+    assert HiddenUsage(*found[0]).more_handles
     assert found[1] > 2**20
 
 
 def test_who_may_look() -> None:
     """Another user's processes are closed; root sees all, if it has the right to."""
     found = as_user(
-        "from skillbelt.sandbox.process.hidden import can_see, user_of\n"
+        "from skillbelt.sandbox.process.hidden_usage import can_see, user_of\n"
         "json.dump([can_see(), can_see(os.getuid()), can_see(0), user_of(1), user_of(2**22 + 1)],"
         " sys.stdout)"
     )
@@ -246,7 +247,7 @@ def test_a_large_pipe_is_seen_where_its_handle_can_not_be_copied(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The seccomp profile of an engine denies it without CAP_SYS_PTRACE."""
-    monkeypatch.setattr(hidden, "can_copy", lambda: False)
+    monkeypatch.setattr(hidden_usage, "can_copy", lambda: False)
     large = "import fcntl; a, b = os.pipe(); fcntl.fcntl(b, 1031, 2**20)"
     assert held(tmp_path, large).buffer_bytes < MIB
     assert held(tmp_path, f"{large}; os.write(b, bytes(10))").buffer_bytes > MIB
@@ -271,11 +272,11 @@ def test_root_without_the_right_to_look_does_not_guess(tmp_path: Path) -> None:
     setpriv = shutil.which("setpriv")
     assert setpriv is not None
     code = (
-        "from skillbelt.sandbox.process.hidden import can_see, find_hoard\n"
+        "from skillbelt.sandbox.process.hidden_usage import can_see, measure_hidden\n"
         "import subprocess\n"
         "child = subprocess.Popen(['setpriv', '--reuid=61999', '--clear-groups', 'sleep', '60'])\n"
         "while open(f'/proc/{child.pid}/comm').read() != 'sleep\\n': pass\n"
-        "print(can_see(), not find_hoard([child.pid], '/').more_handles)\n"
+        "print(can_see(), not measure_hidden([child.pid], '/').more_handles)\n"
         "child.kill()\n"
     )
     words = [setpriv, "--bounding-set", "-sys_ptrace", "--inh-caps", "-sys_ptrace", sys.executable]
@@ -330,7 +331,7 @@ def test_ordinary_programs_of_an_ordinary_user_are_left_alone(make: str) -> None
 
 def test_a_program_without_a_name_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It can take itself out of its own memory, and is kept nevertheless."""
-    monkeypatch.setattr(hidden, "_read_maps", lambda _pid: b"")
+    monkeypatch.setattr(hidden_usage, "_read_maps", lambda _pid: b"")
     program = shutil.copy(shutil.which("sleep") or "/bin/sleep", tmp_path / "sleep")
     with open(program, "ab") as file:
         file.write(bytes(MIB))
@@ -339,7 +340,7 @@ def test_a_program_without_a_name_counts(tmp_path: Path, monkeypatch: pytest.Mon
         [program, "60"], cwd="/", stdin=null, stdout=null, stderr=null
     ) as process:
         os.unlink(program)
-        found = find_hoard([process.pid, process.pid], str(tmp_path))
+        found = measure_hidden([process.pid, process.pid], str(tmp_path))
         process.kill()
     assert found.files == 1
     assert MIB <= found.file_bytes < 3 * MIB

@@ -30,7 +30,7 @@ PLACE = "Base directory for this skill:"
 MAX_CONTEXTS = 32
 
 
-class Survivors:
+class RestoredTexts:
     """The skills of one conversation as of one request.
 
     A skill is `inline` if its text was in an answer: requests do not carry it as long as exactly
@@ -44,12 +44,16 @@ class Survivors:
         self._session, self._state = session, state
         self._given = session.given(state)
         loaded = {one.name: one for one in session.loaded(state)}
-        shown = {n: all[-1] for n, all in self._given.items() if all and n not in loaded}
+        shown = {
+            name: given[-1] for name, given in self._given.items() if given and name not in loaded
+        }
         self._folders = {name: one.folder for name, one in shown.items() if one.folder}
         read = texts.read([*loaded.values(), *map(LoadedSkill, shown)], caller, shown)
         self._materials = {one.name: one for one in read}
         self._withheld = texts.withheld
-        self._inline = {name for name, all in self._given.items() if any(t.answer for t in all)}
+        self._inline = {
+            name for name, given in self._given.items() if any(one.answer for one in given)
+        }
         window = caller.settings.context_window_tokens
         share = window * RESTORE_SHARE if window else float("inf")
         self._room = share if restore_tokens is None else restore_tokens
@@ -126,10 +130,10 @@ class Survivors:
             given = () if name in self._withheld else self._given[name]
             lacking = find_lacking(self._materials[name], given, results)
             if lacking is not None:
-                found[name] = lacking._replace(text=lacking.text + self._place(name))
+                found[name] = lacking._replace(text=lacking.text + self._folder_line(name))
         return found
 
-    def _place(self, name: str) -> str:
+    def _folder_line(self, name: str) -> str:
         """Return the line that names a skill's folder, for a model that knows the folder."""
         folder = self._folders.get(name)
         return f"\n\n{PLACE} {folder}" if folder else ""
