@@ -425,3 +425,50 @@ def test_assertions_with_a_phrase_a_pattern_or_only_a_description(kit: Tree) -> 
     [task] = evals(kit, [{"prompt": "Join", "assertions": asserts}]).tasks
     assert task.checks == (EvalCheck("regex", "a+"), EvalCheck("contains", ("b",), negated=True))
     assert task.expectations == ("Names the file",)
+
+
+def test_tasks_that_are_not_for_the_skill_are_negatives(kit: Tree) -> None:
+    found = read(
+        kit,
+        evals__eval_DOT_yaml=(
+            "tasks:\n"
+            "  - {id: a, prompt: Cook, expected: {should_trigger: false}}\n"
+            "  - {id: b, prompt: Join them}\n"
+        ),
+        promptfooconfig_DOT_yaml=(
+            "prompts: ['{{task}}']\ntests:\n"
+            "  - {vars: {task: Sing}, assert: [{type: not-skill-used, value: pdf}]}\n"
+        ),
+    )
+    assert {(one.query, one.should_trigger, one.expected) for one in found.triggers} == {
+        ("Cook", False, ""), ("Join them", True, "pdf"), ("Sing", False, "")
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "named"),
+    [
+        ("promptfooconfig.yaml", "prompts: [a]\nscenarios: []", ["scenarios", "tests"]),
+        ("promptfooconfig.yaml", "prompts: [a]\nredteam: {}\ntests: [{vars: {}}]", ["redteam"]),
+        ("promptfooconfig.yaml", "prompts: ['file://a']\ntests: [{vars: {}}]", ["prompts"]),
+        ("evals/steps.json", '{"expects": [{"query": "Join", "checks": []}]}', ["expects"]),
+    ],
+)
+def test_what_is_not_read_is_named(kit: Tree, path: str, text: str, named: list[str]) -> None:
+    kit.write(f"{FOLDER}/{path}", text)
+    found = read_evals(Skill.from_folder(str(kit.path(FOLDER))))
+    assert [(one.path, one.place) for one in found.problems] == [(path, one) for one in named]
+
+
+def test_assertions_of_promptfoo_that_refer_to_others_or_hold_numbers(kit: Tree) -> None:
+    found = read(
+        kit,
+        promptfooconfig_DOT_yaml=(
+            "prompts: [Join]\ntests:\n"
+            "  - assert:\n      - {type: contains-any, value: [-3.5, '-7/2']}\n"
+            "      - {$ref: '#/assertionTemplates/short'}\n"
+        ),
+    )
+    [task] = found.tasks
+    assert task.checks == (EvalCheck("contains-any", ("-3.5", "-7/2")),)
+    assert "#/assertionTemplates/short" in task.ungraded[0]

@@ -50,6 +50,11 @@ _SCENARIO = re.compile(r"evals/(?P<name>[^/]+)/task\.md")
 _MAX_FILES = 500  # of one skill
 _MAX_VARIANTS = 100  # prompts of one test of promptfoo
 _MAX_FILLED_CHARS = 32 * 2**20  # of all prompts that a file of promptfoo makes
+# Of promptfoo, and why they are not read.
+_PROMPTFOO_UNREAD = {
+    "scenarios": "combinations of tests are not read",
+    "redteam": "tests that a program makes are not read",
+}
 _VARIABLE = re.compile(r"\{\{\s*([\w.-]+)\s*\}\}")
 
 
@@ -147,6 +152,9 @@ def _read_json(files: SkillFiles, path: str, skill: str) -> EvalSet:
         except ConfigError as error:
             return EvalSet(skill, problems=(EvalProblem(path, "", str(error)),))
         if not is_eval_document(value):
+            if isinstance(value, dict) and isinstance(value.get("expects"), list):
+                message = "cases that go on from each other are not read"
+                return EvalSet(skill, problems=(EvalProblem(path, "expects", message),))
             return EvalSet(skill)  # such as a schema or a golden file beside the evaluations
         return read_document(value, path, skill)
     return read_document(_json_of(files, path, path), path, skill)
@@ -196,10 +204,11 @@ def _read_waza(files: SkillFiles, document: Mapping[str, Any], path: str, skill:
     graders = document.get("graders") or []
     if not isinstance(graders, list):
         raise ConfigError(f"{path}: graders takes a list")
+    for number, one in enumerate(graders, 1):
+        if not isinstance(one, Mapping):
+            raise ConfigError(f"{path}: graders[{number}]: takes an object with a type")
     common = gather(
-        read_grader(one, f"{path}: graders[{number}]")
-        for number, one in enumerate(graders, 1)
-        if isinstance(one, Mapping)
+        read_grader(one, f"{path}: graders[{number}]") for number, one in enumerate(graders, 1)
     )
     found = EvalSet(skill, files=(path,))
     tasks = document.get("tasks") or []
@@ -209,12 +218,14 @@ def _read_waza(files: SkillFiles, document: Mapping[str, Any], path: str, skill:
         if isinstance(one, Mapping):
             place = EntryPlace(path, skill, f"tasks[{number}]")
             task = _waza_task(one, place, common)
-            found = found.plus(_with_trigger(_with_fixtures(task, known, path)))
+            task = _with_fixtures(task, known, path)
+            found = found.plus(_with_trigger(task, _waza_meant(one, place)))
             continue
         for file in _matching(files, dirname(path), one, f"{path}: tasks[{number}]"):
             entry = _yaml_of(files, file)
-            task = _waza_task(entry, EntryPlace(file, skill, "task"), common)
-            found = found.plus(_with_trigger(_with_fixtures(task, known, path)))
+            place = EntryPlace(file, skill, "task")
+            task = _with_fixtures(_waza_task(entry, place, common), known, path)
+            found = found.plus(_with_trigger(task, _waza_meant(entry, place)))
     if document.get("tasks_from"):
         problem = EvalProblem(path, "tasks_from", "tables of tasks are not read")
         found = found._replace(problems=(*found.problems, problem))
@@ -231,13 +242,16 @@ def _with_fixtures(task: TaskCase, known: Container[str], path: str) -> TaskCase
     return task._replace(files=tuple(found))
 
 
-def _with_trigger(task: TaskCase) -> EvalSet:
+def _with_trigger(task: TaskCase, meant: bool = True) -> EvalSet:
+    """Return the task, and its request as a trigger; `meant` says whether it is for the skill."""
+    unused = EvalCheck("skill-used", task.skill, negated=True)
+    should = meant and unused not in task.checks
     trigger = TriggerCase(
         id=task.id,
         query=task.prompt,
         skill=task.skill,
-        should_trigger=True,
-        expected=task.skill,
+        should_trigger=should,
+        expected=task.skill if should else "",
         source=task.source,
     )
     return EvalSet(task.skill, triggers=(trigger,), tasks=(task,))
@@ -257,6 +271,15 @@ def _waza_task(entry: Mapping[str, Any], place: EntryPlace, common: Expected) ->
     return made[0]._replace(
         checks=expected.checks, expectations=expected.sentences, ungraded=expected.ungraded
     )
+
+
+def _waza_meant(entry: Mapping[str, Any], place: EntryPlace) -> bool:
+    """Whether a task of waza is meant for the skill, as its `expected` says."""
+    expected = entry.get("expected")
+    should = expected.get("should_trigger", True) if isinstance(expected, Mapping) else True
+    if not isinstance(should, bool):
+        raise ConfigError(f"{place.text}: expected.should_trigger takes true or false")
+    return should
 
 
 def _matching(files: SkillFiles, folder: str, pattern: object, where: str) -> list[str]:
@@ -280,6 +303,13 @@ def _read_promptfoo(document: Mapping[str, Any], path: str, skill: str) -> EvalS
     if len(usable) < len(prompts) or len(_listed(document.get("prompts"))) > len(prompts):
         problem = EvalProblem(path, "prompts", "only prompts that are written out are read")
         found = found._replace(problems=(problem,))
+    for key, message in _PROMPTFOO_UNREAD.items():
+        if key in document:
+            problem = EvalProblem(path, key, message)
+            found = found._replace(problems=(*found.problems, problem))
+    if not _listed(document.get("tests")):
+        problem = EvalProblem(path, "tests", "there are none")
+        found = found._replace(problems=(*found.problems, problem))
     usual = document.get("defaultTest")
     common = usual.get("assert") if isinstance(usual, Mapping) else None
     left = _MAX_FILLED_CHARS
@@ -292,6 +322,8 @@ def _read_promptfoo(document: Mapping[str, Any], path: str, skill: str) -> EvalS
             continue
         given = test.get("vars")
         values = given if isinstance(given, Mapping) else {}
+        if prompts and not usable and not values:
+            continue  # its prompt stands in a file, which the problem names
         texts = usable or [str(next(iter(values.values()), ""))]
         every = chain.from_iterable(_fill(text, values, place) for text in texts)
         prompts_of_test = list(islice(every, _MAX_VARIANTS + 1))
