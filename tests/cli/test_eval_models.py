@@ -17,6 +17,7 @@ import pytest
 
 from tests import needs, warm
 from tests.benches import FOLDER, SKILL, Bench
+from tests.cli.test_evals import commit
 from tests.examples import first_one
 from tests.openai_server import Answer, Raw, Refused, Server, Slow, called, said, serving
 from tests.terminal import on_terminal
@@ -501,6 +502,21 @@ def test_an_old_version_is_compared(skills: Tree, model: Server) -> None:
     bad = skills.run("eval", "run", "csv-report", "--model", "offline", "--baseline", "nowhere")
     assert bad.exit_code == 2
     assert "neither none, nor the folder of a skill" in bad.stderr
+
+
+def test_an_old_version_of_git_is_not_paid_for_twice(skills: Tree, model: Server) -> None:
+    commit(skills)
+    skills.skill(f"{SKILLS}/csv-report", description="Reports on any csv.", text="Count.")
+    first = evaluate(skills, model, "run", "--baseline", "HEAD")
+    asked = len(model.requests)
+    again = evaluate(skills, model, "run", "--baseline", "HEAD:.agents/skills/csv-report")
+    assert {one["group"] for one in first["cases"]} == {"with_skill", "old_skill"}
+    assert (again["cached"], len(model.requests)) == (len(first["cases"]), asked)
+
+
+def test_a_run_that_used_up_its_steps_says_so(skills: Tree, model: Server) -> None:
+    document = evaluate(skills, model, "run", "--baseline", "", "--max-steps", "1")
+    assert any("ended early: the model needs more" in one["detail"] for one in document["cases"])
 
 
 def test_the_files_of_skill_creator(skills: Tree, model: Server) -> None:

@@ -27,7 +27,8 @@ from skillbelt.evals.task import TaskRun, TaskSide, report_tasks, run_tasks
 from skillbelt.evals.trigger import EvalPlan, evaluate_triggers
 from skillbelt.evals.workspace import iteration_folder, write_workspace
 from skillbelt.format.skill import Skill
-from skillbelt.install.content_store import incoming
+from skillbelt.install.content_store import StoredSkill, incoming, stored_skill
+from skillbelt.install.hashes import hash_folder
 from skillbelt.install.revisions import export_revision, find_revision
 from skillbelt.permission.gate import allow_unread
 from skillbelt.runtime.runtime import Runtime
@@ -93,7 +94,11 @@ class _Bench:
         return self.talker(Agent(bare, args.judge, instructions=INSTRUCTIONS))
 
     def baseline(self, settings: Settings, skill: Skill) -> str:
-        """Return the folder of the old version; one of git is written to a folder of its own."""
+        """Return the folder of the old version; one of git is written to the store.
+
+        Its path there follows from its content. Models are shown the path, and what they answered
+        is kept by what they were shown.
+        """
         if not self._old:
             word = self._args.baseline
             folder = resolve(word, settings)
@@ -105,7 +110,13 @@ class _Bench:
                         f"nor a revision of git in {one_line(skill.dir)}"
                     )
                 into = self._stack.enter_context(incoming(settings))
-                folder = export_revision(found, into)
+                exported = export_revision(found, into)
+                hashes = hash_folder(exported)
+                stored = StoredSkill(hashes.content_digest, hashes.tree_sha)
+                name = os.path.basename(exported)
+                folder = self._stack.enter_context(
+                    stored_skill(stored, settings, lambda: exported, name=name)
+                )
             self._old = folder
         return self._old
 

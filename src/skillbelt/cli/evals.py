@@ -287,7 +287,8 @@ def _print_report(report: EvalReport, args: argparse.Namespace) -> None:
     if "folder" in facts and report.complete:
         say(f"written to {one_line(str(facts['folder']))}", args)
     elif "folder" in facts:
-        say("no files are written; the same command goes on with what is left", args)
+        same = "the same command without --fresh" if args.fresh else "the same command"
+        say(f"no files are written; {same} goes on with what is left", args)
     _print_versions(facts, args)
     say(summarise(report), args)
 

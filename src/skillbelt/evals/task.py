@@ -327,6 +327,8 @@ def _outcome(run: TaskRun) -> CaseOutcome:
         lines = [_ENDED[ended] if ended == "budget" else run.talk.error or _ENDED.get(ended, ended)]
     elif run.unjudged:
         lines = ["the budget was spent before the judge was asked"]
+    elif run.talk.error:
+        lines.append(f"ended early: {run.talk.error}")
     answer = f"answered: {shorten(one_line(run.talk.answer), 200)}" if run.talk.answer else ""
     return CaseOutcome(
         id=run.case.id,
