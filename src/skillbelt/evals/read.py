@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from itertools import chain, islice, product
 from posixpath import dirname, join, normpath
@@ -299,17 +299,7 @@ def _matching(files: SkillFiles, folder: str, pattern: object, where: str) -> li
 def _read_promptfoo(document: Mapping[str, Any], path: str, skill: str) -> EvalSet:
     prompts = [one for one in _listed(document.get("prompts")) if isinstance(one, str)]
     usable = [one for one in prompts if not one.startswith("file://")]
-    found = EvalSet(skill, files=(path,))
-    if len(usable) < len(prompts) or len(_listed(document.get("prompts"))) > len(prompts):
-        problem = EvalProblem(path, "prompts", "only prompts that are written out are read")
-        found = found._replace(problems=(problem,))
-    for key, message in _PROMPTFOO_UNREAD.items():
-        if key in document:
-            problem = EvalProblem(path, key, message)
-            found = found._replace(problems=(*found.problems, problem))
-    if not _listed(document.get("tests")):
-        problem = EvalProblem(path, "tests", "there are none")
-        found = found._replace(problems=(*found.problems, problem))
+    found = EvalSet(skill, files=(path,), problems=tuple(_unread(document, path, len(usable))))
     usual = document.get("defaultTest")
     common = usual.get("assert") if isinstance(usual, Mapping) else None
     left = _MAX_FILLED_CHARS
@@ -336,6 +326,17 @@ def _read_promptfoo(document: Mapping[str, Any], path: str, skill: str) -> EvalS
             problem = EvalProblem(path, place.place, f"only the first {_MAX_VARIANTS} are read")
             found = found._replace(problems=(*found.problems, problem))
     return found
+
+
+def _unread(document: Mapping[str, Any], path: str, prompts: int) -> Iterator[EvalProblem]:
+    """Name what a file of promptfoo has and nothing reads; it has that many prompts of use."""
+    if prompts < len(_listed(document.get("prompts"))):
+        yield EvalProblem(path, "prompts", "only prompts that are written out are read")
+    for key, message in _PROMPTFOO_UNREAD.items():
+        if key in document:
+            yield EvalProblem(path, key, message)
+    if not _listed(document.get("tests")):
+        yield EvalProblem(path, "tests", "there are none")
 
 
 def _fill(text: str, values: Mapping[str, Any], place: EntryPlace) -> list[str]:
