@@ -56,6 +56,15 @@ def test_a_stolen_request_names_the_thief_and_the_words(skills: Tree) -> None:
     assert confusion["words"] == ["sales", "chart"]
 
 
+def test_names_that_a_set_gives_cannot_steer_a_terminal(skills: Tree) -> None:
+    name = "\x1b]0;other title\x07"
+    cases = [{"prompt": "Merge PDF files", "expected_skill": name, "acceptable_skills": [name]}]
+    skills.write("project/set.json", json.dumps(cases))
+    done = skills.run("eval", "route", "pdf-merge", "--set", "set.json", "-v")
+    assert "takes what is meant for \\x1b]0;other title\\x07" in done.stderr
+    assert "\x1b" not in done.stdout + done.stderr
+
+
 def commit(tree: Tree) -> None:
     for words in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "one"]):
         name = ["-c", "user.name=me", "-c", "user.email=me@example.org"]

@@ -472,3 +472,20 @@ def test_assertions_of_promptfoo_that_refer_to_others_or_hold_numbers(kit: Tree)
     [task] = found.tasks
     assert task.checks == (EvalCheck("contains-any", ("-3.5", "-7/2")),)
     assert "#/assertionTemplates/short" in task.ungraded[0]
+
+
+def test_a_set_is_read_within_a_bound_of_bytes(kit: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hostile skill could hold every `eval route` for hours: 1 MiB of YAML takes seconds."""
+    monkeypatch.setattr(read_module, "_MAX_YAML_BYTES", 1_000)
+    kit.write(f"{FOLDER}/evals/tasks/a.yaml", f"prompt: {'a' * 300}")
+    named = "  - tasks/*.yaml\n"
+    assert len(read(kit, evals__eval_DOT_yaml=f"tasks:\n{named}").tasks) == 1
+    with pytest.raises(ConfigError, match=r"tasks/a.yaml: .* too large together; keep fewer"):
+        read(kit, evals__eval_DOT_yaml=f"tasks:\n{named * 4}")
+
+
+def test_half_a_character_is_refused(kit: Tree) -> None:
+    """No process takes it as input, and no file: it ended a run of the other cases."""
+    with pytest.raises(ConfigError, match=r"evals\.json: has half a character"):
+        evals(kit, [{"prompt": "\ud800"}])
+    assert len(evals(kit, [{"prompt": "\U0001f600"}]).triggers) == 1

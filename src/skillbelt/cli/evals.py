@@ -313,7 +313,8 @@ def _print_confusions(report: EvalReport, args: argparse.Namespace) -> None:
     for confusion in report.confusions if args.verbose else report.confusions[:10]:
         led = f" ({', '.join(confusion.words)})" if confusion.words else ""
         meant = confusion.meant or "no skill"
-        say(f"{confusion.found} takes what is meant for {meant}{led}: {confusion.query}", args)
+        text = f"{confusion.found} takes what is meant for {meant}{led}: {confusion.query}"
+        say(one_line(text), args)
     if len(report.confusions) > 10 and not args.verbose:
         say(f"and {len(report.confusions) - 10} more requests; -v shows all", args)
 

@@ -5,6 +5,7 @@ A file that is meant as an evaluation and cannot be read is a ConfigError that n
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping
@@ -33,6 +34,7 @@ from skillbelt.evals.items import (
     read_document,
     read_entry,
     read_expected,
+    skill_of,
 )
 from skillbelt.files.manifest import LocalFiles, SkillFiles
 from skillbelt.format.skill import Skill
@@ -42,12 +44,16 @@ from skillbelt.text import one_line
 from skillbelt.untrusted_json import BadJson, read_json
 
 MAX_EVAL_BYTES = 4 * 2**20  # of one file
+_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 _JSON = re.compile(r"(?:evals?/[^/]+|benchmark/evals|evals?|trigger[-_]evals?|triggers)\.json")
 # A file of this name is an evaluation, or a mistake.
 _CERTAIN = re.compile(r"(?:.*/)?(?:evals?|trigger[-_]evals?|triggers)\.json")
 _YAML = re.compile(r"(?:evals?/)?(?P<name>eval|trigger_tests|promptfooconfig)\.ya?ml")
 _SCENARIO = re.compile(r"evals/(?P<name>[^/]+)/task\.md")
 _MAX_FILES = 500  # of one skill
+_MAX_READS = 1_000  # a file that many patterns name counts each time
+_MAX_READ_BYTES = 32 * 2**20  # of all files of one skill
+_MAX_YAML_BYTES = 2**20  # of those in YAML, whose reader takes 5 s for them
 _MAX_VARIANTS = 100  # prompts of one test of promptfoo
 _MAX_FILLED_CHARS = 32 * 2**20  # of all prompts that a file of promptfoo makes
 # Of promptfoo, and why they are not read.
@@ -63,7 +69,7 @@ def read_evals(skill: Skill, *, examples: bool = True) -> EvalSet:
 
     With `examples`, the scripts are read too: those that hold an example of their own are cases.
     """
-    files = skill.files
+    files = _SetFiles(skill.files, _MAX_READ_BYTES, _MAX_YAML_BYTES)
     paths = [one.path for one in files.entries() if one.kind == "file" and not one.problem]
     found = EvalSet(skill.name)
     patterns = (_JSON, _YAML, _SCENARIO)
@@ -85,7 +91,7 @@ def read_evals(skill: Skill, *, examples: bool = True) -> EvalSet:
 def read_eval_file(path: str, skill: str = "") -> EvalSet:
     """Read a file of the user's; cases that do not name their skill are those of `skill`."""
     folder, name = os.path.split(os.path.abspath(path))
-    files = LocalFiles(folder)
+    files = _SetFiles(LocalFiles(folder), _MAX_READ_BYTES, MAX_EVAL_BYTES)
     if name.endswith((".yaml", ".yml")):
         kind = name.rpartition(".")[0]
         return _read_yaml(files, name, skill, kind)
@@ -129,23 +135,53 @@ def _without_copies(found: EvalSet) -> EvalSet:
 # JSON
 
 
-def _open(files: SkillFiles, path: str, shown: str) -> bytes:
-    try:
-        with files.open(path, MAX_EVAL_BYTES) as file:
-            return file.read(MAX_EVAL_BYTES + 1)
-    except (OSError, SkillbeltError) as error:
-        cause = (isinstance(error, OSError) and error.strerror) or str(error)
-        raise ConfigError(f"{one_line(shown)}: cannot be read: {one_line(cause)}") from None
+class _SetFiles:
+    """The files of a set, which is untrusted: no more of them is read than any set needs."""
+
+    def __init__(self, files: SkillFiles, most_bytes: int, most_yaml_bytes: int) -> None:
+        self.entries, self._open = files.entries, files.open
+        self._reads, self._bytes, self._yaml_bytes = _MAX_READS, most_bytes, most_yaml_bytes
+
+    def read(self, path: str, shown: str, *, yaml: bool = False) -> bytes:
+        """Return the file; ConfigError, with the name that is shown, if it cannot be read."""
+        try:
+            with self._open(path, MAX_EVAL_BYTES) as file:
+                data = file.read(MAX_EVAL_BYTES + 1)
+        except (OSError, SkillbeltError) as error:
+            cause = (isinstance(error, OSError) and error.strerror) or str(error)
+            raise ConfigError(f"{one_line(shown)}: cannot be read: {one_line(cause)}") from None
+        self._reads -= 1
+        self._bytes -= len(data)
+        self._yaml_bytes -= len(data) if yaml else 0
+        if min(self._reads, self._bytes, self._yaml_bytes) < 0:
+            raise ConfigError(
+                f"{one_line(shown)}: the files of cases are too many or too large together; "
+                "keep fewer, or give one with --set"
+            )
+        return data
 
 
-def _json_of(files: SkillFiles, path: str, shown: str) -> Any:
+def _json_of(files: _SetFiles, path: str, shown: str) -> Any:
+    data = files.read(path, shown)
     try:
-        return read_json(_open(files, path, shown), most=MAX_EVAL_BYTES)
+        value = read_json(data, most=MAX_EVAL_BYTES)
     except BadJson as error:
         raise ConfigError(f"{one_line(shown)}: is not JSON: {error}") from None
+    if _HALF.search(data) and _has_half(value):
+        raise ConfigError(f"{one_line(shown)}: has half a character, \\ud800 to \\udfff alone")
+    return value
 
 
-def _read_json(files: SkillFiles, path: str, skill: str) -> EvalSet:
+def _has_half(value: Any) -> bool:
+    """Whether a text has half of a surrogate pair, which no file, process or model takes."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except (UnicodeEncodeError, RecursionError):  # too deep to tell is not fine either
+        return True
+    return False
+
+
+def _read_json(files: _SetFiles, path: str, skill: str) -> EvalSet:
     if not _CERTAIN.fullmatch(path):
         try:
             value = _json_of(files, path, path)
@@ -169,9 +205,9 @@ def _require_few(found: EvalSet, path: str) -> None:
 # YAML: waza and promptfoo
 
 
-def _yaml_of(files: SkillFiles, path: str) -> dict[str, Any]:
+def _yaml_of(files: _SetFiles, path: str) -> dict[str, Any]:
     try:
-        text = _open(files, path, path).decode("utf-8-sig")
+        text = files.read(path, path, yaml=True).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ConfigError(f"{one_line(path)}: is not UTF-8: byte {error.start}") from None
     loaded = full(text)
@@ -181,12 +217,12 @@ def _yaml_of(files: SkillFiles, path: str) -> dict[str, Any]:
     return loaded.fields
 
 
-def _read_yaml(files: SkillFiles, path: str, skill: str, kind: str) -> EvalSet:
+def _read_yaml(files: _SetFiles, path: str, skill: str, kind: str) -> EvalSet:
     document = _yaml_of(files, path)
     if "promptfoo" in kind or "prompts" in document or "tests" in document:
         return _read_promptfoo(document, path, skill)
     if any(key in document for key in ("should_trigger_prompts", "should_not_trigger_prompts")):
-        return read_document(document, path, skill or str(document.get("skill") or ""))
+        return read_document(document, path, skill or skill_of(document.get("skill")))
     if "tasks" in document or "tasks_from" in document:
         return _read_waza(files, document, path, skill)
     if isinstance(document.get("inputs"), dict):
@@ -198,9 +234,9 @@ def _read_yaml(files: SkillFiles, path: str, skill: str, kind: str) -> EvalSet:
     )
 
 
-def _read_waza(files: SkillFiles, document: Mapping[str, Any], path: str, skill: str) -> EvalSet:
+def _read_waza(files: _SetFiles, document: Mapping[str, Any], path: str, skill: str) -> EvalSet:
     named = document.get("skill")
-    skill = skill or (named if isinstance(named, str) else "")
+    skill = skill or skill_of(named)
     graders = document.get("graders") or []
     if not isinstance(graders, list):
         raise ConfigError(f"{path}: graders takes a list")
@@ -282,7 +318,7 @@ def _waza_meant(entry: Mapping[str, Any], place: EntryPlace) -> bool:
     return should
 
 
-def _matching(files: SkillFiles, folder: str, pattern: object, where: str) -> list[str]:
+def _matching(files: _SetFiles, folder: str, pattern: object, where: str) -> list[str]:
     if not isinstance(pattern, str):
         raise ConfigError(f"{where}: takes a path, a pattern or a task")
     wanted = normpath(join(folder, pattern))
@@ -391,8 +427,8 @@ def _listed(value: object) -> list[Any]:
 # tessl: a folder for each scenario
 
 
-def _read_scenario(files: SkillFiles, path: str, skill: str, name: str) -> EvalSet:
-    prompt = _open(files, path, path).decode("utf-8", "replace").strip()
+def _read_scenario(files: _SetFiles, path: str, skill: str, name: str) -> EvalSet:
+    prompt = files.read(path, path).decode("utf-8", "replace").strip()
     if not prompt:
         raise ConfigError(f"{path}: the task is empty")
     criteria = join(dirname(path), "criteria.json")
