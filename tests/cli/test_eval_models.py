@@ -736,6 +736,7 @@ def test_scripts_are_run_and_checked(kit: Tree) -> None:
     assert "FileNotFoundError" in found["fails"]["detail"]
     told = kit.run("eval", "script", SKILL, "--yes", "--report", "s.md").stderr
     assert f"failed: {SKILL} script: wrong: scripts/count.py: " in told
+    assert '    -{"lines": 2}\n    +{"lines": 1}\n' in told
     assert "`wrong: scripts/count.py`" in kit.path("project/s.md").read_text()
     again = kit.run("eval", "script", SKILL, "--yes", "--json").document
     assert all(one["cached"] for one in again["cases"])
