@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -451,6 +452,8 @@ def test_tasks_that_are_not_for_the_skill_are_negatives(kit: Tree) -> None:
         ("promptfooconfig.yaml", "prompts: [a]\nscenarios: []", ["scenarios", "tests"]),
         ("promptfooconfig.yaml", "prompts: [a]\nredteam: {}\ntests: [{vars: {}}]", ["redteam"]),
         ("promptfooconfig.yaml", "prompts: ['file://a']\ntests: [{vars: {}}]", ["prompts"]),
+        ("evals/cases.yaml", "prompt: Join", [""]),
+        ("evals/notes.json", "[1,", [""]),
         ("evals/steps.json", '{"expects": [{"query": "Join", "checks": []}]}', ["expects"]),
     ],
 )
@@ -482,6 +485,15 @@ def test_a_set_is_read_within_a_bound_of_bytes(kit: Tree, monkeypatch: pytest.Mo
     assert len(read(kit, evals__eval_DOT_yaml=f"tasks:\n{named}").tasks) == 1
     with pytest.raises(ConfigError, match=r"tasks/a.yaml: .* too large together; keep fewer"):
         read(kit, evals__eval_DOT_yaml=f"tasks:\n{named * 4}")
+
+
+def test_the_file_of_a_user_is_named_as_it_was_given(tmp_path: Path) -> None:
+    (tmp_path / "eval.yaml").write_text("tasks: [nowhere.yaml]")
+    (tmp_path / "promptfooconfig.yaml").write_text("prompts: [a]")
+    with pytest.raises(ConfigError, match=f"^{re.escape(str(tmp_path))}/eval.yaml: tasks"):
+        read_eval_file(str(tmp_path / "eval.yaml"))
+    [problem] = read_eval_file(str(tmp_path / "promptfooconfig.yaml")).problems
+    assert problem.path == str(tmp_path / "promptfooconfig.yaml")
 
 
 def test_half_a_character_is_refused(kit: Tree) -> None:

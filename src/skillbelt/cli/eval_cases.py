@@ -15,7 +15,7 @@ from skillbelt.errors import ConfigError, UsageError
 from skillbelt.evals.budget import Budget
 from skillbelt.evals.cases import EvalProblem, EvalSet
 from skillbelt.evals.first_set import advise_cases
-from skillbelt.evals.read import read_eval_file, read_evals
+from skillbelt.evals.read import below, read_eval_file, read_evals
 from skillbelt.format.skill import Skill
 from skillbelt.text import one_line, shell_word
 
@@ -56,7 +56,8 @@ def cases_of(
         if not named and not all_too:
             continue
         try:
-            found.append(read_evals(skill, examples=args.action == "script"))
+            made = read_evals(skill, examples=args.action == "script")
+            found.append(below(skill.dir, made))
         except ConfigError as error:
             if named:
                 raise ConfigError(f"{skill.dir}/{error}") from None

@@ -49,6 +49,9 @@ _JSON = re.compile(r"(?:evals?/[^/]+|benchmark/evals|evals?|trigger[-_]evals?|tr
 # A file of this name is an evaluation, or a mistake.
 _CERTAIN = re.compile(r"(?:.*/)?(?:evals?|trigger[-_]evals?|triggers)\.json")
 _YAML = re.compile(r"(?:evals?/)?(?P<name>eval|trigger_tests|promptfooconfig)\.ya?ml")
+# Beside the evaluations, and in a form that none is read in.
+_UNREAD = re.compile(r"evals?/[^/]+\.(?:ya?ml|jsonl|csv)")
+_NOT_READ = "is not read; sets are .json, or eval, trigger_tests and promptfooconfig .yaml"
 _SCENARIO = re.compile(r"evals/(?P<name>[^/]+)/task\.md")
 _MAX_FILES = 500  # of one skill
 _MAX_READS = 1_000  # a file that many patterns name counts each time
@@ -70,10 +73,10 @@ def read_evals(skill: Skill, *, examples: bool = True) -> EvalSet:
     With `examples`, the scripts are read too: those that hold an example of their own are cases.
     """
     files = _SetFiles(skill.files, _MAX_READ_BYTES, _MAX_YAML_BYTES)
-    paths = [one.path for one in files.entries() if one.kind == "file" and not one.problem]
+    every = [one.path for one in files.entries() if one.kind == "file" and not one.problem]
     found = EvalSet(skill.name)
     patterns = (_JSON, _YAML, _SCENARIO)
-    paths = sorted(path for path in paths if any(one.fullmatch(path) for one in patterns))
+    paths = sorted(path for path in every if any(one.fullmatch(path) for one in patterns))
     if len(paths) > _MAX_FILES:
         raise ConfigError(f"evals: a skill has at most {_MAX_FILES} files of cases")
     for path in paths:
@@ -84,7 +87,10 @@ def read_evals(skill: Skill, *, examples: bool = True) -> EvalSet:
             found = found.plus(_read_yaml(files, path, skill.name, match["name"]))
         elif match := _SCENARIO.fullmatch(path):
             found = found.plus(_read_scenario(files, path, skill.name, match["name"]))
-    found = _without_copies(found)
+    used = {*paths, *(one.source for one in found.tasks)}
+    left = [path for path in every if _UNREAD.fullmatch(path) and path not in used]
+    problems = (EvalProblem(path, "", _NOT_READ) for path in sorted(left)[:_MAX_FILES])
+    found = _without_copies(found._replace(problems=(*found.problems, *problems)))
     return with_examples(found, skill) if examples else found
 
 
@@ -93,9 +99,18 @@ def read_eval_file(path: str, skill: str = "") -> EvalSet:
     folder, name = os.path.split(os.path.abspath(path))
     files = _SetFiles(LocalFiles(folder), _MAX_READ_BYTES, MAX_EVAL_BYTES)
     if name.endswith((".yaml", ".yml")):
-        kind = name.rpartition(".")[0]
-        return _read_yaml(files, name, skill, kind)
+        try:
+            found = _read_yaml(files, name, skill, name.rpartition(".")[0])
+        except ConfigError as error:
+            raise ConfigError(os.path.join(os.path.dirname(path), str(error))) from None
+        return below(os.path.dirname(path), found)
     return read_document(_json_of(files, name, path), path, skill)
+
+
+def below(folder: str, found: EvalSet) -> EvalSet:
+    """Return the cases with the folder before the paths of their problems."""
+    problems = [one._replace(path=os.path.join(folder, one.path)) for one in found.problems]
+    return found._replace(problems=tuple(problems))
 
 
 def with_examples(found: EvalSet, skill: Skill) -> EvalSet:
@@ -186,7 +201,8 @@ def _read_json(files: _SetFiles, path: str, skill: str) -> EvalSet:
         try:
             value = _json_of(files, path, path)
         except ConfigError as error:
-            return EvalSet(skill, problems=(EvalProblem(path, "", str(error)),))
+            message = str(error).removeprefix(f"{one_line(path)}: ")
+            return EvalSet(skill, problems=(EvalProblem(path, "", message),))
         if not is_eval_document(value):
             if isinstance(value, dict) and isinstance(value.get("expects"), list):
                 message = "cases that go on from each other are not read"
