@@ -237,6 +237,20 @@ def test_reports_hold_every_case_and_escape_what_skills_say(skills: Tree) -> Non
     assert len(json.loads(document)["cases"]) == 5
 
 
+def test_a_report_is_not_written_through_a_link(skills: Tree) -> None:
+    """A checkout can contain the link, and lead the report to any file of the user's."""
+    kept = skills.write("kept.md", "kept")
+    report = skills.path("project/report.md")
+    report.symlink_to(kept)
+    done = skills.run("eval", "route", "--report", "report.md")
+    assert (done.exit_code, kept.read_text()) == (2, "kept")
+    assert "--report report.md: is a link or no plain file; give another" in done.stderr
+    report.unlink()
+    report.write_text("older")
+    assert skills.run("eval", "route", "--report", "report.md").exit_code == 0
+    assert report.read_text().startswith("## Routing")
+
+
 def test_reports_show_what_would_turn_a_line_round(skills: Tree) -> None:
     rows = [{"query": "resize\u202egnp.exe\u200b\x1b[2J", "should_trigger": True}]
     skills.write(f"{SKILLS}/images/evals/evals.json", json.dumps(rows))
