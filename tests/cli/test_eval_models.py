@@ -686,6 +686,32 @@ def test_input_files_are_attached_and_stay_inside(skills: Tree, model: Server) -
     assert len(model.requests) == paid
 
 
+def test_input_files_of_a_set_lie_beside_it_or_in_the_skill(skills: Tree, model: Server) -> None:
+    text = "tasks:\n  - {id: a, prompt: Summarise, inputs: {prompt: Hi, files: [a.csv]}}\n"
+    skills.write("project/suite/eval.yaml", text)
+    options = ("--set", "suite/eval.yaml", "--baseline", "")
+    done = skills.run("eval", "run", "csv-report", "--model", f"tiny@{model.url}", *options)
+    assert done.exit_code == 2
+    assert "eval.yaml: a: files: " in done.stderr
+    skills.write("project/suite/fixtures/a.csv", "gamma,delta\n")
+    evaluate(skills, model, "run", *options)
+    assert "gamma,delta" in json.dumps(model.requests[0]["messages"])
+
+
+def test_a_set_of_a_skill_that_is_not_here_says_so(skills: Tree, model: Server) -> None:
+    rows = [{"query": "hi", "expected_skill": "csv-report"}, {"query": "x", "expected_skill": "no"}]
+    skills.write("project/both.json", json.dumps(rows))
+    skills.write("project/other.json", json.dumps(rows[1:]))
+    model_options = ("--model", f"tiny@{model.url}")
+    for action, options in (("route", ()), ("trigger", model_options)):
+        done = skills.run("eval", action, "--set", "other.json", *options)
+        assert done.exit_code == 2
+        assert "other.json: no skill 'no' is found here" in done.stderr
+        done = skills.run("eval", action, "--set", "both.json", *options, "--json").document
+        assert [one["name"] for one in done["skills"]] == ["csv-report"]
+        assert [one["path"] for one in done["problems"]] == ["both.json"]
+
+
 def test_a_skill_without_tasks_is_told_what_to_add(skills: Tree) -> None:
     done = skills.run("eval", "run", "images", "--model", "offline")
     assert done.exit_code == 2

@@ -103,8 +103,19 @@ def read_eval_file(path: str, skill: str = "") -> EvalSet:
             found = _read_yaml(files, name, skill, name.rpartition(".")[0])
         except ConfigError as error:
             raise ConfigError(os.path.join(os.path.dirname(path), str(error))) from None
-        return below(os.path.dirname(path), found)
-    return read_document(_json_of(files, name, path), path, skill)
+        return _with_files(below(os.path.dirname(path), found), folder)
+    return _with_files(read_document(_json_of(files, name, path), path, skill), folder)
+
+
+def _with_files(found: EvalSet, folder: str) -> EvalSet:
+    """Return the set with input files from its own folder, for each task that has all there."""
+    tasks = [
+        one._replace(folder=folder)
+        if all(os.path.isfile(os.path.join(folder, path)) for path in one.files)
+        else one
+        for one in found.tasks
+    ]
+    return found._replace(tasks=tuple(tasks))
 
 
 def below(folder: str, found: EvalSet) -> EvalSet:
