@@ -653,11 +653,13 @@ def test_a_difference_of_few_tasks_is_called_so(skills: Tree, model: Server) -> 
 
 
 def test_a_grader_that_is_a_program_says_what_to_write(skills: Tree, model: Server) -> None:
-    case = {"prompt": "a csv", "assert": [{"type": "javascript", "value": "true"}]}
+    asserts = [{"type": one, "value": "true"} for one in ("javascript", "python")]
+    case = {"prompt": "a csv", "assert": asserts}
     skills.write(f"{SKILLS}/csv-report/evals/evals.json", json.dumps([case]))
     document = evaluate(skills, model, "run", "--baseline", "")
     assert document["cases"][0]["outcome"] == "ungraded"
-    [told] = [text for text in document["warnings"] if text.startswith("not graded: javascript")]
+    [told] = [text for text in document["warnings"] if text.startswith("not graded: ")]
+    assert told.startswith("not graded: javascript, python: a program that grades is not run")
     assert "a case under `scripts`" in told
 
 

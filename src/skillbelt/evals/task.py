@@ -312,7 +312,13 @@ def _warn_of_undecided(runs: Sequence[TaskRun]) -> list[str]:
         if one.passed is None and one.text not in programs
     ]
     sentences = [one for one, is_sentence in undecided if is_sentence]
-    found = [f"not graded: {one_line(text)}" for text in sorted(programs)[:_SHOWN]]
+    reasons: dict[str, list[str]] = {}
+    for name, _, reason in (text.partition(": ") for text in sorted(programs)):
+        reasons.setdefault(reason, []).append(name)
+    found = []
+    for reason, names in list(reasons.items())[:_SHOWN]:
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        found.append(f"not graded: {one_line(', '.join(names[:_SHOWN]))}{more}: {one_line(reason)}")
     if sentences:
         count = count_of(len(sentences), "expectation")
         reason = sentences[0].evidence.removeprefix("not graded: ")
@@ -324,7 +330,7 @@ def _warn_of_undecided(runs: Sequence[TaskRun]) -> list[str]:
     return found
 
 
-_SHOWN = 5  # kinds of graders that are not run
+_SHOWN = 5  # graders that are not run, and reasons for it
 _ENDED = {"budget": "the budget was spent", "timeout": "took longer than --timeout"}
 
 
