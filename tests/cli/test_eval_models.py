@@ -336,6 +336,15 @@ def test_a_damaged_cache_is_not_used(skills: Tree, model: Server, damage: str) -
     assert (document["cached"], len(model.requests)) == (0, 2 * asked)
 
 
+def test_a_cache_that_cannot_be_used_costs_nothing(skills: Tree, model: Server) -> None:
+    folder = Path(skills.catalog().settings.cache_dir, "evals")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.write_text("no folder")
+    done = skills.run("eval", "trigger", "csv-report", "--model", f"tiny@{model.url}")
+    assert (done.exit_code, model.requests) == (2, [])
+    assert f"{folder}: is not a folder; remove it; results are kept there" in done.stderr
+
+
 def test_a_result_in_the_cache_is_not_read_through_a_link(skills: Tree, model: Server) -> None:
     evaluate(skills, model, "trigger")
     for path in cached_results(skills):

@@ -26,6 +26,7 @@ from skillbelt.evals.outcome import EvalReport
 from skillbelt.evals.task import TaskRun, TaskSide, report_tasks, run_tasks
 from skillbelt.evals.trigger import EvalPlan, evaluate_triggers
 from skillbelt.evals.workspace import iteration_folder, write_workspace
+from skillbelt.files.private import make_folder
 from skillbelt.format.skill import Skill
 from skillbelt.install.content_store import StoredSkill, incoming, stored_skill
 from skillbelt.install.hashes import hash_folder
@@ -42,8 +43,16 @@ _CACHE = "evals"
 
 
 def open_cache(settings: Settings, args: argparse.Namespace) -> EvalCache:
-    """Open the cache of results."""
-    return EvalCache(os.path.join(settings.cache_dir, _CACHE), fresh=args.fresh)
+    """Open the cache of results; ConfigError, before anything is paid for, if it cannot be used."""
+    folder = os.path.join(settings.cache_dir, _CACHE)
+    try:
+        make_folder(folder)
+    except OSError as error:
+        raise ConfigError(
+            f"{one_line(folder)}: {error.strerror}; results are kept there, so that nothing is "
+            "paid for twice (XDG_CACHE_HOME sets another place)"
+        ) from None
+    return EvalCache(folder, fresh=args.fresh)
 
 
 class _Bench:
