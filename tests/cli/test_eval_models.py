@@ -17,6 +17,7 @@ import pytest
 
 from tests import needs, warm
 from tests.benches import FOLDER, SKILL, Bench
+from tests.cli.test_evals import commit
 from tests.examples import first_one
 from tests.openai_server import Answer, Raw, Refused, Server, Slow, called, said, serving
 from tests.terminal import on_terminal
@@ -335,6 +336,15 @@ def test_a_damaged_cache_is_not_used(skills: Tree, model: Server, damage: str) -
     assert (document["cached"], len(model.requests)) == (0, 2 * asked)
 
 
+def test_a_cache_that_cannot_be_used_costs_nothing(skills: Tree, model: Server) -> None:
+    folder = Path(skills.catalog().settings.cache_dir, "evals")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.write_text("no folder")
+    done = skills.run("eval", "trigger", "csv-report", "--model", f"tiny@{model.url}")
+    assert (done.exit_code, model.requests) == (2, [])
+    assert f"{folder}: is not a folder; remove it; results are kept there" in done.stderr
+
+
 def test_a_result_in_the_cache_is_not_read_through_a_link(skills: Tree, model: Server) -> None:
     evaluate(skills, model, "trigger")
     for path in cached_results(skills):
@@ -503,6 +513,21 @@ def test_an_old_version_is_compared(skills: Tree, model: Server) -> None:
     assert "neither none, nor the folder of a skill" in bad.stderr
 
 
+def test_an_old_version_of_git_is_not_paid_for_twice(skills: Tree, model: Server) -> None:
+    commit(skills)
+    skills.skill(f"{SKILLS}/csv-report", description="Reports on any csv.", text="Count.")
+    first = evaluate(skills, model, "run", "--baseline", "HEAD")
+    asked = len(model.requests)
+    again = evaluate(skills, model, "run", "--baseline", "HEAD:.agents/skills/csv-report")
+    assert {one["group"] for one in first["cases"]} == {"with_skill", "old_skill"}
+    assert (again["cached"], len(model.requests)) == (len(first["cases"]), asked)
+
+
+def test_a_run_that_used_up_its_steps_says_so(skills: Tree, model: Server) -> None:
+    document = evaluate(skills, model, "run", "--baseline", "", "--max-steps", "1")
+    assert any("ended early: the model needs more" in one["detail"] for one in document["cases"])
+
+
 def test_the_files_of_skill_creator(skills: Tree, model: Server) -> None:
     document = evaluate(skills, model, "run", "--repeat", "2")
     folder = Path(document["folder"])
@@ -637,11 +662,13 @@ def test_a_difference_of_few_tasks_is_called_so(skills: Tree, model: Server) -> 
 
 
 def test_a_grader_that_is_a_program_says_what_to_write(skills: Tree, model: Server) -> None:
-    case = {"prompt": "a csv", "assert": [{"type": "javascript", "value": "true"}]}
+    asserts = [{"type": one, "value": "true"} for one in ("javascript", "python")]
+    case = {"prompt": "a csv", "assert": asserts}
     skills.write(f"{SKILLS}/csv-report/evals/evals.json", json.dumps([case]))
     document = evaluate(skills, model, "run", "--baseline", "")
     assert document["cases"][0]["outcome"] == "ungraded"
-    [told] = [text for text in document["warnings"] if text.startswith("not graded: javascript")]
+    [told] = [text for text in document["warnings"] if text.startswith("not graded: ")]
+    assert told.startswith("not graded: javascript, python: a program that grades is not run")
     assert "a case under `scripts`" in told
 
 
@@ -668,6 +695,32 @@ def test_input_files_are_attached_and_stay_inside(skills: Tree, model: Server) -
     paid = len(model.requests)
     assert evaluate(skills, model, "run", "--baseline", "")["exit_code"] == 2
     assert len(model.requests) == paid
+
+
+def test_input_files_of_a_set_lie_beside_it_or_in_the_skill(skills: Tree, model: Server) -> None:
+    text = "tasks:\n  - {id: a, prompt: Summarise, inputs: {prompt: Hi, files: [a.csv]}}\n"
+    skills.write("project/suite/eval.yaml", text)
+    options = ("--set", "suite/eval.yaml", "--baseline", "")
+    done = skills.run("eval", "run", "csv-report", "--model", f"tiny@{model.url}", *options)
+    assert done.exit_code == 2
+    assert "eval.yaml: a: files: " in done.stderr
+    skills.write("project/suite/fixtures/a.csv", "gamma,delta\n")
+    evaluate(skills, model, "run", *options)
+    assert "gamma,delta" in json.dumps(model.requests[0]["messages"])
+
+
+def test_a_set_of_a_skill_that_is_not_here_says_so(skills: Tree, model: Server) -> None:
+    rows = [{"query": "hi", "expected_skill": "csv-report"}, {"query": "x", "expected_skill": "no"}]
+    skills.write("project/both.json", json.dumps(rows))
+    skills.write("project/other.json", json.dumps(rows[1:]))
+    model_options = ("--model", f"tiny@{model.url}")
+    for action, options in (("route", ()), ("trigger", model_options)):
+        done = skills.run("eval", action, "--set", "other.json", *options)
+        assert done.exit_code == 2
+        assert "other.json: no skill 'no' is found here" in done.stderr
+        done = skills.run("eval", action, "--set", "both.json", *options, "--json").document
+        assert [one["name"] for one in done["skills"]] == ["csv-report"]
+        assert [one["path"] for one in done["problems"]] == ["both.json"]
 
 
 def test_a_skill_without_tasks_is_told_what_to_add(skills: Tree) -> None:
@@ -720,6 +773,7 @@ def test_scripts_are_run_and_checked(kit: Tree) -> None:
     assert "FileNotFoundError" in found["fails"]["detail"]
     told = kit.run("eval", "script", SKILL, "--yes", "--report", "s.md").stderr
     assert f"failed: {SKILL} script: wrong: scripts/count.py: " in told
+    assert '    -{"lines": 2}\n    +{"lines": 1}\n' in told
     assert "`wrong: scripts/count.py`" in kit.path("project/s.md").read_text()
     again = kit.run("eval", "script", SKILL, "--yes", "--json").document
     assert all(one["cached"] for one in again["cases"])

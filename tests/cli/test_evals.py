@@ -56,6 +56,15 @@ def test_a_stolen_request_names_the_thief_and_the_words(skills: Tree) -> None:
     assert confusion["words"] == ["sales", "chart"]
 
 
+def test_names_that_a_set_gives_cannot_steer_a_terminal(skills: Tree) -> None:
+    name = "\x1b]0;other title\x07"
+    cases = [{"prompt": "Merge PDF files", "expected_skill": name, "acceptable_skills": [name]}]
+    skills.write("project/set.json", json.dumps(cases))
+    done = skills.run("eval", "route", "pdf-merge", "--set", "set.json", "-v")
+    assert "takes what is meant for \\x1b]0;other title\\x07" in done.stderr
+    assert "\x1b" not in done.stdout + done.stderr
+
+
 def commit(tree: Tree) -> None:
     for words in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "one"]):
         name = ["-c", "user.name=me", "-c", "user.email=me@example.org"]
@@ -226,6 +235,20 @@ def test_reports_hold_every_case_and_escape_what_skills_say(skills: Tree) -> Non
     assert [one.get("tests") for one in suites] == ["1", "1", "3"]
     assert len(suites.findall(".//failure")) == 2
     assert len(json.loads(document)["cases"]) == 5
+
+
+def test_a_report_is_not_written_through_a_link(skills: Tree) -> None:
+    """A checkout can contain the link, and lead the report to any file of the user's."""
+    kept = skills.write("kept.md", "kept")
+    report = skills.path("project/report.md")
+    report.symlink_to(kept)
+    done = skills.run("eval", "route", "--report", "report.md")
+    assert (done.exit_code, kept.read_text()) == (2, "kept")
+    assert "--report report.md: is a link or no plain file; give another" in done.stderr
+    report.unlink()
+    report.write_text("older")
+    assert skills.run("eval", "route", "--report", "report.md").exit_code == 0
+    assert report.read_text().startswith("## Routing")
 
 
 def test_reports_show_what_would_turn_a_line_round(skills: Tree) -> None:

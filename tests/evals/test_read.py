@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -425,3 +426,78 @@ def test_assertions_with_a_phrase_a_pattern_or_only_a_description(kit: Tree) -> 
     [task] = evals(kit, [{"prompt": "Join", "assertions": asserts}]).tasks
     assert task.checks == (EvalCheck("regex", "a+"), EvalCheck("contains", ("b",), negated=True))
     assert task.expectations == ("Names the file",)
+
+
+def test_tasks_that_are_not_for_the_skill_are_negatives(kit: Tree) -> None:
+    found = read(
+        kit,
+        evals__eval_DOT_yaml=(
+            "tasks:\n"
+            "  - {id: a, prompt: Cook, expected: {should_trigger: false}}\n"
+            "  - {id: b, prompt: Join them}\n"
+        ),
+        promptfooconfig_DOT_yaml=(
+            "prompts: ['{{task}}']\ntests:\n"
+            "  - {vars: {task: Sing}, assert: [{type: not-skill-used, value: pdf}]}\n"
+        ),
+    )
+    assert {(one.query, one.should_trigger, one.expected) for one in found.triggers} == {
+        ("Cook", False, ""), ("Join them", True, "pdf"), ("Sing", False, "")
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "named"),
+    [
+        ("promptfooconfig.yaml", "prompts: [a]\nscenarios: []", ["scenarios", "tests"]),
+        ("promptfooconfig.yaml", "prompts: [a]\nredteam: {}\ntests: [{vars: {}}]", ["redteam"]),
+        ("promptfooconfig.yaml", "prompts: ['file://a']\ntests: [{vars: {}}]", ["prompts"]),
+        ("evals/cases.yaml", "prompt: Join", [""]),
+        ("evals/notes.json", "[1,", [""]),
+        ("evals/steps.json", '{"expects": [{"query": "Join", "checks": []}]}', ["expects"]),
+    ],
+)
+def test_what_is_not_read_is_named(kit: Tree, path: str, text: str, named: list[str]) -> None:
+    kit.write(f"{FOLDER}/{path}", text)
+    found = read_evals(Skill.from_folder(str(kit.path(FOLDER))))
+    assert [(one.path, one.place) for one in found.problems] == [(path, one) for one in named]
+
+
+def test_assertions_of_promptfoo_that_refer_to_others_or_hold_numbers(kit: Tree) -> None:
+    found = read(
+        kit,
+        promptfooconfig_DOT_yaml=(
+            "prompts: [Join]\ntests:\n"
+            "  - assert:\n      - {type: contains-any, value: [-3.5, '-7/2']}\n"
+            "      - {$ref: '#/assertionTemplates/short'}\n"
+        ),
+    )
+    [task] = found.tasks
+    assert task.checks == (EvalCheck("contains-any", ("-3.5", "-7/2")),)
+    assert "#/assertionTemplates/short" in task.ungraded[0]
+
+
+def test_a_set_is_read_within_a_bound_of_bytes(kit: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hostile skill could hold every `eval route` for hours: 1 MiB of YAML takes seconds."""
+    monkeypatch.setattr(read_module, "_MAX_YAML_BYTES", 1_000)
+    kit.write(f"{FOLDER}/evals/tasks/a.yaml", f"prompt: {'a' * 300}")
+    named = "  - tasks/*.yaml\n"
+    assert len(read(kit, evals__eval_DOT_yaml=f"tasks:\n{named}").tasks) == 1
+    with pytest.raises(ConfigError, match=r"tasks/a.yaml: .* too large together; keep fewer"):
+        read(kit, evals__eval_DOT_yaml=f"tasks:\n{named * 4}")
+
+
+def test_the_file_of_a_user_is_named_as_it_was_given(tmp_path: Path) -> None:
+    (tmp_path / "eval.yaml").write_text("tasks: [nowhere.yaml]")
+    (tmp_path / "promptfooconfig.yaml").write_text("prompts: [a]")
+    with pytest.raises(ConfigError, match=f"^{re.escape(str(tmp_path))}/eval.yaml: tasks"):
+        read_eval_file(str(tmp_path / "eval.yaml"))
+    [problem] = read_eval_file(str(tmp_path / "promptfooconfig.yaml")).problems
+    assert problem.path == str(tmp_path / "promptfooconfig.yaml")
+
+
+def test_half_a_character_is_refused(kit: Tree) -> None:
+    """No process takes it as input, and no file: it ended a run of the other cases."""
+    with pytest.raises(ConfigError, match=r"evals\.json: has half a character"):
+        evals(kit, [{"prompt": "\ud800"}])
+    assert len(evals(kit, [{"prompt": "\U0001f600"}]).triggers) == 1

@@ -45,6 +45,33 @@ def test_names_of_outputs_stay_in_their_folder(tree: Tree) -> None:
     assert all(outputs in one.parents for one in tree.root.rglob("*evil*"))
 
 
+def test_outputs_with_long_or_similar_names_are_all_written(tree: Tree) -> None:
+    """After everything was paid for, no name that a run chose may end the command."""
+    described = Skill.from_folder(str(tree.skill("project/.agents/skills/pdf")))
+    names = ["\U00020000" * 63 + f"/{'x' * at}" for at in (200, 250)]
+    run = run_of({name: name for name in [*names, "a/b", "a__b"]})
+    folder = iteration_folder(str(tree.path("project/work")))
+    write_workspace(folder, described, [run], report_tasks(described, [run], 1))
+    outputs = Path(folder) / "eval-1" / "with_skill" / "run-1" / "outputs"
+    found = {one.read_text() for one in outputs.iterdir() if one.name != "answer.md"}
+    assert found == {*names, "a/b", "a__b"}
+
+
+def test_a_run_that_nothing_graded_is_in_no_figure_of_skill_creator(tree: Tree) -> None:
+    described = Skill.from_folder(str(tree.skill("project/.agents/skills/pdf")))
+    failed = run_of({}, talk=EvalConversation("error", error="no\nmodel"), eval_id=2)
+    runs = [run_of({}), failed]
+    folder = iteration_folder(str(tree.path("project/work")))
+    write_workspace(folder, described, runs, report_tasks(described, runs, 1))
+    files = {one.name for one in (Path(folder) / "eval-2" / "with_skill" / "run-1").iterdir()}
+    assert {"not-graded.json", "timing.json"} <= files
+    assert "grading.json" not in files
+    benchmark = json.loads((Path(folder) / "benchmark.json").read_text())
+    assert [one["eval_id"] for one in benchmark["runs"]] == [1]
+    assert benchmark["run_summary"]["with_skill"]["tokens"]["mean"] == 7
+    assert benchmark["notes"] == ["eval 2, with_skill, run 1 is in no rate: no model"]
+
+
 def test_numbers_that_end_the_count_do_not_end_the_search_for_a_free_one(tree: Tree) -> None:
     """A checkout can have them, and then it went on for ever, after everything was paid for."""
     for name in ("iteration-999999", "iteration-1000000"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Self
 
 from skillbelt.cli.build import find_skill
@@ -15,7 +15,7 @@ from skillbelt.errors import ConfigError, UsageError
 from skillbelt.evals.budget import Budget
 from skillbelt.evals.cases import EvalProblem, EvalSet
 from skillbelt.evals.first_set import advise_cases
-from skillbelt.evals.read import read_eval_file, read_evals
+from skillbelt.evals.read import below, read_eval_file, read_evals
 from skillbelt.format.skill import Skill
 from skillbelt.text import one_line, shell_word
 
@@ -49,14 +49,16 @@ def cases_of(
     if args.set:
         if len(wanted) > 1:
             raise UsageError("--set takes the cases of one skill")
-        return _split(read_eval_file(args.set, wanted[0] if wanted else ""), args)
+        given = read_eval_file(args.set, wanted[0] if wanted else "")
+        return _split(given, args, {*skills, *wanted})
     found: list[EvalSet] = []
     for skill in skills.values():
         named = not wanted or skill.name in wanted
         if not named and not all_too:
             continue
         try:
-            found.append(read_evals(skill, examples=args.action == "script"))
+            made = read_evals(skill, examples=args.action == "script")
+            found.append(below(skill.dir, made))
         except ConfigError as error:
             if named:
                 raise ConfigError(f"{skill.dir}/{error}") from None
@@ -66,8 +68,11 @@ def cases_of(
     return found
 
 
-def _split(found: EvalSet, args: argparse.Namespace) -> list[EvalSet]:
-    """Return a set for each skill that the cases of one file are about."""
+def _split(found: EvalSet, args: argparse.Namespace, known: Set[str]) -> list[EvalSet]:
+    """Return a set for each skill that the cases of one file are about.
+
+    ConfigError if the known skills are none of them; other cases are left out, with a problem.
+    """
     cases = (found.triggers, found.tasks, found.scripts)
     names = dict.fromkeys(one.skill for each in cases for one in each)
     if "" in names:
@@ -75,15 +80,26 @@ def _split(found: EvalSet, args: argparse.Namespace) -> list[EvalSet]:
             f"{', '.join(found.files)}: does not say which skill its cases are about; name it: "
             f"skillbelt eval {args.action} NAME --set {shell_word(args.set)}"
         )
-    return [
-        found._replace(
+    problems = tuple(
+        EvalProblem(args.set, "", f"no skill {name!r} is found here; its cases are left out")
+        for name in names
+        if name not in known
+    )
+    if problems and len(problems) == len(names):
+        raise ConfigError(f"{problems[0]} (skillbelt list --all)")
+    kept = [name for name in names if name in known]
+    made = [
+        EvalSet(
             skill=name,
             triggers=tuple(one for one in found.triggers if one.skill == name),
             tasks=tuple(one for one in found.tasks if one.skill == name),
             scripts=tuple(one for one in found.scripts if one.skill == name),
+            files=found.files,
         )
-        for name in names
+        for name in kept
     ]
+    told = (*found.problems, *problems)
+    return [made[0]._replace(problems=told), *made[1:]] if made else [EvalSet("", problems=told)]
 
 
 class CaseProgress:

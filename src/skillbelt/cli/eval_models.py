@@ -26,8 +26,10 @@ from skillbelt.evals.outcome import EvalReport
 from skillbelt.evals.task import TaskRun, TaskSide, report_tasks, run_tasks
 from skillbelt.evals.trigger import EvalPlan, evaluate_triggers
 from skillbelt.evals.workspace import iteration_folder, write_workspace
+from skillbelt.files.private import make_folder
 from skillbelt.format.skill import Skill
-from skillbelt.install.content_store import incoming
+from skillbelt.install.content_store import StoredSkill, incoming, stored_skill
+from skillbelt.install.hashes import hash_folder
 from skillbelt.install.revisions import export_revision, find_revision
 from skillbelt.permission.gate import allow_unread
 from skillbelt.runtime.runtime import Runtime
@@ -41,8 +43,16 @@ _CACHE = "evals"
 
 
 def open_cache(settings: Settings, args: argparse.Namespace) -> EvalCache:
-    """Open the cache of results."""
-    return EvalCache(os.path.join(settings.cache_dir, _CACHE), fresh=args.fresh)
+    """Open the cache of results; ConfigError, before anything is paid for, if it cannot be used."""
+    folder = os.path.join(settings.cache_dir, _CACHE)
+    try:
+        make_folder(folder)
+    except OSError as error:
+        raise ConfigError(
+            f"{one_line(folder)}: {error.strerror}; results are kept there, so that nothing is "
+            "paid for twice (XDG_CACHE_HOME sets another place)"
+        ) from None
+    return EvalCache(folder, fresh=args.fresh)
 
 
 class _Bench:
@@ -93,7 +103,11 @@ class _Bench:
         return self.talker(Agent(bare, args.judge, instructions=INSTRUCTIONS))
 
     def baseline(self, settings: Settings, skill: Skill) -> str:
-        """Return the folder of the old version; one of git is written to a folder of its own."""
+        """Return the folder of the old version; one of git is written to the store.
+
+        Its path there follows from its content. Models are shown the path, and what they answered
+        is kept by what they were shown.
+        """
         if not self._old:
             word = self._args.baseline
             folder = resolve(word, settings)
@@ -105,7 +119,13 @@ class _Bench:
                         f"nor a revision of git in {one_line(skill.dir)}"
                     )
                 into = self._stack.enter_context(incoming(settings))
-                folder = export_revision(found, into)
+                exported = export_revision(found, into)
+                hashes = hash_folder(exported)
+                stored = StoredSkill(hashes.content_digest, hashes.tree_sha)
+                name = os.path.basename(exported)
+                folder = self._stack.enter_context(
+                    stored_skill(stored, settings, lambda: exported, name=name)
+                )
             self._old = folder
         return self._old
 

@@ -100,6 +100,8 @@ _MODEL_DEFAULTS: Mapping[str, object] = MappingProxyType(
 _RUN_ONLY = frozenset(("baseline", "judge", "output"))
 # Errors and timeouts with the same cause that are printed one by one.
 _MOST_ALIKE = 3
+# Of what happened in a case, without -v.
+_DETAIL_CHARS, _DETAIL_LINES = 200, 12
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -287,7 +289,8 @@ def _print_report(report: EvalReport, args: argparse.Namespace) -> None:
     if "folder" in facts and report.complete:
         say(f"written to {one_line(str(facts['folder']))}", args)
     elif "folder" in facts:
-        say("no files are written; the same command goes on with what is left", args)
+        same = "the same command without --fresh" if args.fresh else "the same command"
+        say(f"no files are written; {same} goes on with what is left", args)
     _print_versions(facts, args)
     say(summarise(report), args)
 
@@ -312,7 +315,8 @@ def _print_confusions(report: EvalReport, args: argparse.Namespace) -> None:
     for confusion in report.confusions if args.verbose else report.confusions[:10]:
         led = f" ({', '.join(confusion.words)})" if confusion.words else ""
         meant = confusion.meant or "no skill"
-        say(f"{confusion.found} takes what is meant for {meant}{led}: {confusion.query}", args)
+        text = f"{confusion.found} takes what is meant for {meant}{led}: {confusion.query}"
+        say(one_line(text), args)
     if len(report.confusions) > 10 and not args.verbose:
         say(f"and {len(report.confusions) - 10} more requests; -v shows all", args)
 
@@ -336,25 +340,40 @@ def _print_cases(report: EvalReport, args: argparse.Namespace) -> None:
     """Print the outcome of each case that did not pass; with -v of every case."""
     if report.kind == "route" and not args.verbose:
         return
-    lines: Counter[str] = Counter()
+    lines: Counter[tuple[str, ...]] = Counter()
     alike = Counter(_cause(case) for case in report.cases)
     for case in report.cases:
         if case.outcome in ("passed", "not-run") and not args.verbose:
             continue
         text = shorten(one_line(text_of(case)), 80)
-        detail = one_line(case.detail) if args.verbose else shorten(one_line(case.detail), 200)
+        detail, *more = _details(case, args)
         about = " ".join(filter(None, (case.skill, case.model, case.group.replace("_", " "))))
         many = alike[_cause(case)]
         if case.outcome in ("error", "timeout") and many > _MOST_ALIKE and not args.verbose:
             about = " ".join(filter(None, (case.skill, case.model)))
-            lines[f"{case.outcome}: {about}: {count(many, 'case')}: {detail}"] = 1
+            lines[f"{case.outcome}: {about}: {count(many, 'case')}: {detail}", *more] = 1
             continue
-        lines[f"{case.outcome}: {about}: {text}: {detail}"] += 1
-    for line, times in lines.items():
+        lines[f"{case.outcome}: {about}: {text}: {detail}", *more] += 1
+    for (line, *more), times in lines.items():
         say(f"{line} ({times} times)" if times > 1 else line, args)
+        for one in more if not args.quiet else ():
+            print(f"    {one}", file=sys.stderr)
     left = [case.detail for case in report.cases if case.outcome == "not-run"]
     if left and not args.verbose:
         say(f"not-run: {count(len(left), 'case')}: {one_line(left[0])}", args)
+
+
+def _details(case: CaseOutcome, args: argparse.Namespace) -> list[str]:
+    """Return what happened: one line; for a script with more, such as a difference, all lines."""
+    lines = case.detail.splitlines()
+    if case.group != "script" or len(lines) < 2:
+        text = one_line(case.detail)
+        return [text if args.verbose else shorten(text, _DETAIL_CHARS)]
+    most = len(lines) if args.verbose else _DETAIL_LINES
+    shown = [one if args.verbose else shorten(one, _DETAIL_CHARS) for one in map(exact, lines)]
+    return shown[:most] + (
+        [f"{len(lines) - most} more lines; -v shows all"] if shown[most:] else []
+    )
 
 
 def _cause(case: CaseOutcome) -> tuple[str, ...]:

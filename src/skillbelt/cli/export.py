@@ -82,13 +82,13 @@ def _export(
         report(f"copying {name} ({number} of {len(found)})")
         wrong = [one for one in skill.drift if one.kind != "client-link"]
         if wrong:
+            adopt = f"; {lock.place.command('sync --adopt')} records edits"
             refused.append(
                 SyncRefusal(
                     name=name,
                     code=wrong[0].kind,
                     message=f"is not as the lock says: {wrong[0].path} {wrong[0].message}",
-                    remedy=f"{lock.place.command('sync')} installs it, "
-                    f"{lock.place.command('sync --adopt')} records edits",
+                    remedy=wrong[0].remedy + (adopt if wrong[0].kind != "missing" else ""),
                 )
             )
             continue

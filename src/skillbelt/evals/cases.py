@@ -94,7 +94,8 @@ class TriggerCase(NamedTuple):
 class TaskCase(NamedTuple):
     """A task for a model. `checks` need no model, `expectations` are sentences for a judge.
 
-    `ungraded` are expectations that only another program can decide, each with the reason.
+    `ungraded` are expectations that only another program can decide, each with the reason. `files`
+    lie in `folder`, or in that of the skill where it is "".
     """
 
     id: str
@@ -106,6 +107,7 @@ class TaskCase(NamedTuple):
     expectations: tuple[str, ...] = ()
     ungraded: tuple[str, ...] = ()
     source: str = ""
+    folder: str = ""
 
 
 class ScriptCase(NamedTuple):

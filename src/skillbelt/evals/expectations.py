@@ -22,6 +22,7 @@ _ALIASES = {
     "contains-all": "contains",
     "icontains-all": "icontains",
     "output-contains": "contains",
+    "contains-phrase": "contains",
     "matches": "regex",
     "regex-match": "regex",
     "contains-pattern": "regex",
@@ -183,6 +184,8 @@ def _read_assertion(one: object, where: str) -> Expected:
     if not isinstance(one, Mapping):
         raise ConfigError(f"{where}: an assertion is a sentence or an object, not {_show(one)}")
     if not isinstance(one.get("type"), str):
+        if isinstance(one.get("$ref"), str):
+            return Expected(ungraded=(_not_run(f"$ref {one['$ref']}", "$ref"),))
         text = _description(one)
         if not text:
             raise ConfigError(f"{where}: an assertion needs a type or a text")
@@ -243,8 +246,11 @@ def _promptfoo_value(kind: str, value: object) -> object:
         counted = value.get("max") is not None or value.get("min", 1) != 1
         return named if isinstance(named, str) and not counted else _ELSEWHERE
     takes = CHECKS[_ALIASES.get(kind, kind)].value if kind not in _MILLISECONDS else ""
-    if takes in ("text", "texts") and isinstance(value, int | float):
-        return str(value)
+    if takes in ("text", "texts"):
+        if isinstance(value, list):
+            return [str(one) if isinstance(one, int | float) else one for one in value]
+        if isinstance(value, int | float):
+            return str(value)
     return value
 
 

@@ -102,7 +102,7 @@ def read_document(value: object, path: str, skill: str) -> EvalSet:
         )
     if isinstance(value, dict):
         named = value.get("skill_name", value.get("skill"))
-        skill = skill or (named if isinstance(named, str) else "")
+        skill = skill or skill_of(named)
     found = EvalSet(skill, files=(path,))
     for place, entry, meant in _entries(value):
         found = found.plus(read_entry(entry, EntryPlace(path, skill, place), meant))
@@ -116,6 +116,11 @@ def read_document(value: object, path: str, skill: str) -> EvalSet:
         ]
         found = found._replace(scripts=tuple(made))
     return found
+
+
+def skill_of(value: object) -> str:
+    """Return the name of a skill that a file gives, on one line; "" for none."""
+    return shorten(one_line(value), 100) if isinstance(value, str) else ""
 
 
 def _is_empty(value: object) -> bool:
@@ -185,20 +190,21 @@ def _trigger(
     named = entry.get("expected_skill")
     if named is not None and not isinstance(named, str):
         raise ConfigError(f"{origin.text}: expected_skill takes the name of a skill, or null")
-    expected = "" if named is None or named.strip().lower() in _NO_SKILL else named.strip()
+    expected = "" if named is None or named.strip().lower() in _NO_SKILL else skill_of(named)
     should = entry.get("should_trigger")
     if should is None:
         should = _is_meant(entry, expected, origin.skill, meant)
     if not isinstance(should, bool):
         raise ConfigError(f"{origin.text}: should_trigger takes true or false")
-    acceptable = entry.get("acceptable_skills", entry.get("acceptable_alternates"))
+    given = entry.get("acceptable_skills", entry.get("acceptable_alternates"))
+    acceptable = texts_of(given, f"{origin.text}: acceptable_skills")
     return TriggerCase(
         id=id_of(entry, origin),
         query=query,
         skill=origin.skill or expected,
         should_trigger=should,
         expected=expected or (origin.skill if should else ""),
-        acceptable=texts_of(acceptable, f"{origin.text}: acceptable_skills"),
+        acceptable=tuple(map(skill_of, acceptable)),
         source=origin.path,
         draft=entry.get("draft") is True,
     )

@@ -137,7 +137,7 @@ def cases_digest(kind: str, cases: EvalSet) -> str:
     """Return a digest of the cases that an evaluation of this kind uses."""
     if kind == "trigger":
         return key_of(cases=[one._replace(source="") for one in cases.triggers])
-    return key_of(cases=[one._replace(source="") for one in cases.tasks])
+    return key_of(cases=[one._replace(source="", folder="") for one in cases.tasks])
 
 
 def _shelf(settings: Settings) -> ResultCache:

@@ -5,9 +5,10 @@ A file that is meant as an evaluation and cannot be read is a ConfigError that n
 
 from __future__ import annotations
 
+import json
 import os
 import re
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from itertools import chain, islice, product
 from posixpath import dirname, join, normpath
@@ -33,6 +34,7 @@ from skillbelt.evals.items import (
     read_document,
     read_entry,
     read_expected,
+    skill_of,
 )
 from skillbelt.files.manifest import LocalFiles, SkillFiles
 from skillbelt.format.skill import Skill
@@ -42,14 +44,26 @@ from skillbelt.text import one_line
 from skillbelt.untrusted_json import BadJson, read_json
 
 MAX_EVAL_BYTES = 4 * 2**20  # of one file
+_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 _JSON = re.compile(r"(?:evals?/[^/]+|benchmark/evals|evals?|trigger[-_]evals?|triggers)\.json")
 # A file of this name is an evaluation, or a mistake.
 _CERTAIN = re.compile(r"(?:.*/)?(?:evals?|trigger[-_]evals?|triggers)\.json")
 _YAML = re.compile(r"(?:evals?/)?(?P<name>eval|trigger_tests|promptfooconfig)\.ya?ml")
+# Beside the evaluations, and in a form that none is read in.
+_UNREAD = re.compile(r"evals?/[^/]+\.(?:ya?ml|jsonl|csv)")
+_NOT_READ = "is not read; sets are .json, or eval, trigger_tests and promptfooconfig .yaml"
 _SCENARIO = re.compile(r"evals/(?P<name>[^/]+)/task\.md")
 _MAX_FILES = 500  # of one skill
+_MAX_READS = 1_000  # a file that many patterns name counts each time
+_MAX_READ_BYTES = 32 * 2**20  # of all files of one skill
+_MAX_YAML_BYTES = 2**20  # of those in YAML, whose reader takes 5 s for them
 _MAX_VARIANTS = 100  # prompts of one test of promptfoo
 _MAX_FILLED_CHARS = 32 * 2**20  # of all prompts that a file of promptfoo makes
+# Of promptfoo, and why they are not read.
+_PROMPTFOO_UNREAD = {
+    "scenarios": "combinations of tests are not read",
+    "redteam": "tests that a program makes are not read",
+}
 _VARIABLE = re.compile(r"\{\{\s*([\w.-]+)\s*\}\}")
 
 
@@ -58,11 +72,11 @@ def read_evals(skill: Skill, *, examples: bool = True) -> EvalSet:
 
     With `examples`, the scripts are read too: those that hold an example of their own are cases.
     """
-    files = skill.files
-    paths = [one.path for one in files.entries() if one.kind == "file" and not one.problem]
+    files = _SetFiles(skill.files, _MAX_READ_BYTES, _MAX_YAML_BYTES)
+    every = [one.path for one in files.entries() if one.kind == "file" and not one.problem]
     found = EvalSet(skill.name)
     patterns = (_JSON, _YAML, _SCENARIO)
-    paths = sorted(path for path in paths if any(one.fullmatch(path) for one in patterns))
+    paths = sorted(path for path in every if any(one.fullmatch(path) for one in patterns))
     if len(paths) > _MAX_FILES:
         raise ConfigError(f"evals: a skill has at most {_MAX_FILES} files of cases")
     for path in paths:
@@ -73,18 +87,41 @@ def read_evals(skill: Skill, *, examples: bool = True) -> EvalSet:
             found = found.plus(_read_yaml(files, path, skill.name, match["name"]))
         elif match := _SCENARIO.fullmatch(path):
             found = found.plus(_read_scenario(files, path, skill.name, match["name"]))
-    found = _without_copies(found)
+    used = {*paths, *(one.source for one in found.tasks)}
+    left = [path for path in every if _UNREAD.fullmatch(path) and path not in used]
+    problems = (EvalProblem(path, "", _NOT_READ) for path in sorted(left)[:_MAX_FILES])
+    found = _without_copies(found._replace(problems=(*found.problems, *problems)))
     return with_examples(found, skill) if examples else found
 
 
 def read_eval_file(path: str, skill: str = "") -> EvalSet:
     """Read a file of the user's; cases that do not name their skill are those of `skill`."""
     folder, name = os.path.split(os.path.abspath(path))
-    files = LocalFiles(folder)
+    files = _SetFiles(LocalFiles(folder), _MAX_READ_BYTES, MAX_EVAL_BYTES)
     if name.endswith((".yaml", ".yml")):
-        kind = name.rpartition(".")[0]
-        return _read_yaml(files, name, skill, kind)
-    return read_document(_json_of(files, name, path), path, skill)
+        try:
+            found = _read_yaml(files, name, skill, name.rpartition(".")[0])
+        except ConfigError as error:
+            raise ConfigError(os.path.join(os.path.dirname(path), str(error))) from None
+        return _with_files(below(os.path.dirname(path), found), folder)
+    return _with_files(read_document(_json_of(files, name, path), path, skill), folder)
+
+
+def _with_files(found: EvalSet, folder: str) -> EvalSet:
+    """Return the set with input files from its own folder, for each task that has all there."""
+    tasks = [
+        one._replace(folder=folder)
+        if all(os.path.isfile(os.path.join(folder, path)) for path in one.files)
+        else one
+        for one in found.tasks
+    ]
+    return found._replace(tasks=tuple(tasks))
+
+
+def below(folder: str, found: EvalSet) -> EvalSet:
+    """Return the cases with the folder before the paths of their problems."""
+    problems = [one._replace(path=os.path.join(folder, one.path)) for one in found.problems]
+    return found._replace(problems=tuple(problems))
 
 
 def with_examples(found: EvalSet, skill: Skill) -> EvalSet:
@@ -124,29 +161,63 @@ def _without_copies(found: EvalSet) -> EvalSet:
 # JSON
 
 
-def _open(files: SkillFiles, path: str, shown: str) -> bytes:
-    try:
-        with files.open(path, MAX_EVAL_BYTES) as file:
-            return file.read(MAX_EVAL_BYTES + 1)
-    except (OSError, SkillbeltError) as error:
-        cause = (isinstance(error, OSError) and error.strerror) or str(error)
-        raise ConfigError(f"{one_line(shown)}: cannot be read: {one_line(cause)}") from None
+class _SetFiles:
+    """The files of a set, which is untrusted: no more of them is read than any set needs."""
+
+    def __init__(self, files: SkillFiles, most_bytes: int, most_yaml_bytes: int) -> None:
+        self.entries, self._open = files.entries, files.open
+        self._reads, self._bytes, self._yaml_bytes = _MAX_READS, most_bytes, most_yaml_bytes
+
+    def read(self, path: str, shown: str, *, yaml: bool = False) -> bytes:
+        """Return the file; ConfigError, with the name that is shown, if it cannot be read."""
+        try:
+            with self._open(path, MAX_EVAL_BYTES) as file:
+                data = file.read(MAX_EVAL_BYTES + 1)
+        except (OSError, SkillbeltError) as error:
+            cause = (isinstance(error, OSError) and error.strerror) or str(error)
+            raise ConfigError(f"{one_line(shown)}: cannot be read: {one_line(cause)}") from None
+        self._reads -= 1
+        self._bytes -= len(data)
+        self._yaml_bytes -= len(data) if yaml else 0
+        if min(self._reads, self._bytes, self._yaml_bytes) < 0:
+            raise ConfigError(
+                f"{one_line(shown)}: the files of cases are too many or too large together; "
+                "keep fewer, or give one with --set"
+            )
+        return data
 
 
-def _json_of(files: SkillFiles, path: str, shown: str) -> Any:
+def _json_of(files: _SetFiles, path: str, shown: str) -> Any:
+    data = files.read(path, shown)
     try:
-        return read_json(_open(files, path, shown), most=MAX_EVAL_BYTES)
+        value = read_json(data, most=MAX_EVAL_BYTES)
     except BadJson as error:
         raise ConfigError(f"{one_line(shown)}: is not JSON: {error}") from None
+    if _HALF.search(data) and _has_half(value):
+        raise ConfigError(f"{one_line(shown)}: has half a character, \\ud800 to \\udfff alone")
+    return value
 
 
-def _read_json(files: SkillFiles, path: str, skill: str) -> EvalSet:
+def _has_half(value: Any) -> bool:
+    """Whether a text has half of a surrogate pair, which no file, process or model takes."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except (UnicodeEncodeError, RecursionError):  # too deep to tell is not fine either
+        return True
+    return False
+
+
+def _read_json(files: _SetFiles, path: str, skill: str) -> EvalSet:
     if not _CERTAIN.fullmatch(path):
         try:
             value = _json_of(files, path, path)
         except ConfigError as error:
-            return EvalSet(skill, problems=(EvalProblem(path, "", str(error)),))
+            message = str(error).removeprefix(f"{one_line(path)}: ")
+            return EvalSet(skill, problems=(EvalProblem(path, "", message),))
         if not is_eval_document(value):
+            if isinstance(value, dict) and isinstance(value.get("expects"), list):
+                message = "cases that go on from each other are not read"
+                return EvalSet(skill, problems=(EvalProblem(path, "expects", message),))
             return EvalSet(skill)  # such as a schema or a golden file beside the evaluations
         return read_document(value, path, skill)
     return read_document(_json_of(files, path, path), path, skill)
@@ -161,9 +232,9 @@ def _require_few(found: EvalSet, path: str) -> None:
 # YAML: waza and promptfoo
 
 
-def _yaml_of(files: SkillFiles, path: str) -> dict[str, Any]:
+def _yaml_of(files: _SetFiles, path: str) -> dict[str, Any]:
     try:
-        text = _open(files, path, path).decode("utf-8-sig")
+        text = files.read(path, path, yaml=True).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ConfigError(f"{one_line(path)}: is not UTF-8: byte {error.start}") from None
     loaded = full(text)
@@ -173,12 +244,12 @@ def _yaml_of(files: SkillFiles, path: str) -> dict[str, Any]:
     return loaded.fields
 
 
-def _read_yaml(files: SkillFiles, path: str, skill: str, kind: str) -> EvalSet:
+def _read_yaml(files: _SetFiles, path: str, skill: str, kind: str) -> EvalSet:
     document = _yaml_of(files, path)
     if "promptfoo" in kind or "prompts" in document or "tests" in document:
         return _read_promptfoo(document, path, skill)
     if any(key in document for key in ("should_trigger_prompts", "should_not_trigger_prompts")):
-        return read_document(document, path, skill or str(document.get("skill") or ""))
+        return read_document(document, path, skill or skill_of(document.get("skill")))
     if "tasks" in document or "tasks_from" in document:
         return _read_waza(files, document, path, skill)
     if isinstance(document.get("inputs"), dict):
@@ -190,16 +261,17 @@ def _read_yaml(files: SkillFiles, path: str, skill: str, kind: str) -> EvalSet:
     )
 
 
-def _read_waza(files: SkillFiles, document: Mapping[str, Any], path: str, skill: str) -> EvalSet:
+def _read_waza(files: _SetFiles, document: Mapping[str, Any], path: str, skill: str) -> EvalSet:
     named = document.get("skill")
-    skill = skill or (named if isinstance(named, str) else "")
+    skill = skill or skill_of(named)
     graders = document.get("graders") or []
     if not isinstance(graders, list):
         raise ConfigError(f"{path}: graders takes a list")
+    for number, one in enumerate(graders, 1):
+        if not isinstance(one, Mapping):
+            raise ConfigError(f"{path}: graders[{number}]: takes an object with a type")
     common = gather(
-        read_grader(one, f"{path}: graders[{number}]")
-        for number, one in enumerate(graders, 1)
-        if isinstance(one, Mapping)
+        read_grader(one, f"{path}: graders[{number}]") for number, one in enumerate(graders, 1)
     )
     found = EvalSet(skill, files=(path,))
     tasks = document.get("tasks") or []
@@ -209,12 +281,14 @@ def _read_waza(files: SkillFiles, document: Mapping[str, Any], path: str, skill:
         if isinstance(one, Mapping):
             place = EntryPlace(path, skill, f"tasks[{number}]")
             task = _waza_task(one, place, common)
-            found = found.plus(_with_trigger(_with_fixtures(task, known, path)))
+            task = _with_fixtures(task, known, path)
+            found = found.plus(_with_trigger(task, _waza_meant(one, place)))
             continue
         for file in _matching(files, dirname(path), one, f"{path}: tasks[{number}]"):
             entry = _yaml_of(files, file)
-            task = _waza_task(entry, EntryPlace(file, skill, "task"), common)
-            found = found.plus(_with_trigger(_with_fixtures(task, known, path)))
+            place = EntryPlace(file, skill, "task")
+            task = _with_fixtures(_waza_task(entry, place, common), known, path)
+            found = found.plus(_with_trigger(task, _waza_meant(entry, place)))
     if document.get("tasks_from"):
         problem = EvalProblem(path, "tasks_from", "tables of tasks are not read")
         found = found._replace(problems=(*found.problems, problem))
@@ -231,13 +305,16 @@ def _with_fixtures(task: TaskCase, known: Container[str], path: str) -> TaskCase
     return task._replace(files=tuple(found))
 
 
-def _with_trigger(task: TaskCase) -> EvalSet:
+def _with_trigger(task: TaskCase, meant: bool = True) -> EvalSet:
+    """Return the task, and its request as a trigger; `meant` says whether it is for the skill."""
+    unused = EvalCheck("skill-used", task.skill, negated=True)
+    should = meant and unused not in task.checks
     trigger = TriggerCase(
         id=task.id,
         query=task.prompt,
         skill=task.skill,
-        should_trigger=True,
-        expected=task.skill,
+        should_trigger=should,
+        expected=task.skill if should else "",
         source=task.source,
     )
     return EvalSet(task.skill, triggers=(trigger,), tasks=(task,))
@@ -259,7 +336,16 @@ def _waza_task(entry: Mapping[str, Any], place: EntryPlace, common: Expected) ->
     )
 
 
-def _matching(files: SkillFiles, folder: str, pattern: object, where: str) -> list[str]:
+def _waza_meant(entry: Mapping[str, Any], place: EntryPlace) -> bool:
+    """Whether a task of waza is meant for the skill, as its `expected` says."""
+    expected = entry.get("expected")
+    should = expected.get("should_trigger", True) if isinstance(expected, Mapping) else True
+    if not isinstance(should, bool):
+        raise ConfigError(f"{place.text}: expected.should_trigger takes true or false")
+    return should
+
+
+def _matching(files: _SetFiles, folder: str, pattern: object, where: str) -> list[str]:
     if not isinstance(pattern, str):
         raise ConfigError(f"{where}: takes a path, a pattern or a task")
     wanted = normpath(join(folder, pattern))
@@ -276,10 +362,7 @@ def _matching(files: SkillFiles, folder: str, pattern: object, where: str) -> li
 def _read_promptfoo(document: Mapping[str, Any], path: str, skill: str) -> EvalSet:
     prompts = [one for one in _listed(document.get("prompts")) if isinstance(one, str)]
     usable = [one for one in prompts if not one.startswith("file://")]
-    found = EvalSet(skill, files=(path,))
-    if len(usable) < len(prompts) or len(_listed(document.get("prompts"))) > len(prompts):
-        problem = EvalProblem(path, "prompts", "only prompts that are written out are read")
-        found = found._replace(problems=(problem,))
+    found = EvalSet(skill, files=(path,), problems=tuple(_unread(document, path, len(usable))))
     usual = document.get("defaultTest")
     common = usual.get("assert") if isinstance(usual, Mapping) else None
     left = _MAX_FILLED_CHARS
@@ -292,6 +375,8 @@ def _read_promptfoo(document: Mapping[str, Any], path: str, skill: str) -> EvalS
             continue
         given = test.get("vars")
         values = given if isinstance(given, Mapping) else {}
+        if prompts and not usable and not values:
+            continue  # its prompt stands in a file, which the problem names
         texts = usable or [str(next(iter(values.values()), ""))]
         every = chain.from_iterable(_fill(text, values, place) for text in texts)
         prompts_of_test = list(islice(every, _MAX_VARIANTS + 1))
@@ -304,6 +389,17 @@ def _read_promptfoo(document: Mapping[str, Any], path: str, skill: str) -> EvalS
             problem = EvalProblem(path, place.place, f"only the first {_MAX_VARIANTS} are read")
             found = found._replace(problems=(*found.problems, problem))
     return found
+
+
+def _unread(document: Mapping[str, Any], path: str, prompts: int) -> Iterator[EvalProblem]:
+    """Name what a file of promptfoo has and nothing reads; it has that many prompts of use."""
+    if prompts < len(_listed(document.get("prompts"))):
+        yield EvalProblem(path, "prompts", "only prompts that are written out are read")
+    for key, message in _PROMPTFOO_UNREAD.items():
+        if key in document:
+            yield EvalProblem(path, key, message)
+    if not _listed(document.get("tests")):
+        yield EvalProblem(path, "tests", "there are none")
 
 
 def _fill(text: str, values: Mapping[str, Any], place: EntryPlace) -> list[str]:
@@ -358,8 +454,8 @@ def _listed(value: object) -> list[Any]:
 # tessl: a folder for each scenario
 
 
-def _read_scenario(files: SkillFiles, path: str, skill: str, name: str) -> EvalSet:
-    prompt = _open(files, path, path).decode("utf-8", "replace").strip()
+def _read_scenario(files: _SetFiles, path: str, skill: str, name: str) -> EvalSet:
+    prompt = files.read(path, path).decode("utf-8", "replace").strip()
     if not prompt:
         raise ConfigError(f"{path}: the task is empty")
     criteria = join(dirname(path), "criteria.json")

@@ -44,6 +44,7 @@ _MARKDOWN = re.compile(r"([\\`*_\[\]<>|~&])")
 _LINKED = re.compile(r"(?i)(?<![\w/])[@#](?=\w)|:(?=//)|\bwww(?=\.)|\w@(?=[\w-]+\.)")
 _BASELINES = ("without_skill", "old_skill")  # groups that the skill is compared with
 _LINE = re.compile(r"[^\n\t]+")
+_NEW_TEXT = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 _FORBIDDEN = re.compile("[\ufffe\uffff]")  # XML cannot express them
 
 
@@ -57,6 +58,9 @@ def require_report_path(path: str) -> None:
     folder = os.path.dirname(path) or "."
     if not os.path.isdir(folder) or os.path.isdir(path):
         raise ConfigError(f"--report {one_line(path)}: give a file in a folder that exists")
+    if os.path.lexists(path) and (os.path.islink(path) or not os.path.isfile(path)):
+        # A checkout may contain it; a link would lead the report to any file of the user's.
+        raise ConfigError(f"--report {one_line(path)}: is a link or no plain file; give another")
 
 
 def _ending(path: str) -> str:
@@ -68,7 +72,8 @@ def write_report(report: EvalReport, path: str) -> None:
     require_report_path(path)
     text = FORMS[_ending(path)](report)
     try:
-        with open(path, "w", encoding="utf-8", errors="backslashreplace") as file:
+        handle = os.open(path, _NEW_TEXT, 0o666)
+        with open(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(text)
     except OSError as error:
         raise ConfigError(f"--report {one_line(path)}: {error.strerror}") from None

@@ -360,7 +360,9 @@ def overall_outcome(grades: Iterable[Grade]) -> Outcome:
 def describe_grades(grades: Sequence[Grade], seen: EvalEvidence) -> str:
     """Describe what failed or was not decided, with the evidence."""
     lines = [
-        f"{'not decided' if one.passed is None else 'failed'}: {one.text}: {one.evidence}"
+        f"{'not decided' if one.passed is None else 'failed'}: {one.text}:"
+        + ("\n" if "\n" in one.evidence else " ")
+        + one.evidence
         for one in grades
         if not one.passed
     ]

@@ -10,6 +10,7 @@ from hashlib import sha256
 from typing import Literal, NamedTuple
 
 from skillbelt.agent.files import attach_files
+from skillbelt.errors import ConfigError
 from skillbelt.evals.answer_log import AnswerLog
 from skillbelt.evals.cache import key_of, skill_key
 from skillbelt.evals.cases import TaskCase
@@ -96,7 +97,11 @@ async def run_tasks(
     """
     limits = next(iter(sides.values()))[0].talker.runtime.settings.limits
     for case in cases:  # before anything is paid for
-        attach_files(_paths(case, skill), limits, skill.dir)
+        try:
+            attach_files(_paths(case, skill), limits, _root(case, skill))
+        except ConfigError as error:
+            where = f"{one_line(case.source)}: {one_line(case.id)}: files"
+            raise ConfigError(f"{where}: {error}") from None
     keys = {id(side): skill_key(side.skill) if side.skill else "none"
             for each in sides.values() for side in each}  # fmt: skip
     jobs = [
@@ -121,7 +126,9 @@ async def run_tasks(
         if talk is None:
             log = AnswerLog(plan.cache, key)
             talker = job.side.talker
-            talk = await talker.talk(job.case.prompt, files=paths, fence=skill.dir, log=log)
+            talk = await talker.talk(
+                job.case.prompt, files=paths, fence=_root(job.case, skill), log=log
+            )
             if talk.ended == "answer":
                 plan.cache.put(key, talk.document())
                 log.remove()
@@ -150,7 +157,12 @@ def _without_use(case: TaskCase) -> TaskCase:
 
 
 def _paths(case: TaskCase, skill: Skill) -> list[str]:
-    return [os.path.join(skill.dir, path) for path in case.files]
+    return [os.path.join(_root(case, skill), path) for path in case.files]
+
+
+def _root(case: TaskCase, skill: Skill) -> str:
+    """Return the folder of a task's files, which no file may lead out of."""
+    return case.folder or skill.dir
 
 
 def _file_key(path: str) -> str:
@@ -300,7 +312,13 @@ def _warn_of_undecided(runs: Sequence[TaskRun]) -> list[str]:
         if one.passed is None and one.text not in programs
     ]
     sentences = [one for one, is_sentence in undecided if is_sentence]
-    found = [f"not graded: {one_line(text)}" for text in sorted(programs)[:_SHOWN]]
+    reasons: dict[str, list[str]] = {}
+    for name, _, reason in (text.partition(": ") for text in sorted(programs)):
+        reasons.setdefault(reason, []).append(name)
+    found = []
+    for reason, names in list(reasons.items())[:_SHOWN]:
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        found.append(f"not graded: {one_line(', '.join(names[:_SHOWN]))}{more}: {one_line(reason)}")
     if sentences:
         count = count_of(len(sentences), "expectation")
         reason = sentences[0].evidence.removeprefix("not graded: ")
@@ -312,7 +330,7 @@ def _warn_of_undecided(runs: Sequence[TaskRun]) -> list[str]:
     return found
 
 
-_SHOWN = 5  # kinds of graders that are not run
+_SHOWN = 5  # graders that are not run, and reasons for it
 _ENDED = {"budget": "the budget was spent", "timeout": "took longer than --timeout"}
 
 
@@ -327,6 +345,8 @@ def _outcome(run: TaskRun) -> CaseOutcome:
         lines = [_ENDED[ended] if ended == "budget" else run.talk.error or _ENDED.get(ended, ended)]
     elif run.unjudged:
         lines = ["the budget was spent before the judge was asked"]
+    elif run.talk.error:
+        lines.append(f"ended early: {run.talk.error}")
     answer = f"answered: {shorten(one_line(run.talk.answer), 200)}" if run.talk.answer else ""
     return CaseOutcome(
         id=run.case.id,

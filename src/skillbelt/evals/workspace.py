@@ -22,11 +22,12 @@ from skillbelt.evals.statistics import Spread, spread_of
 from skillbelt.evals.task import TaskRun
 from skillbelt.files.contain import name_fault
 from skillbelt.format.skill import Skill
-from skillbelt.text import one_line, shorten
+from skillbelt.text import one_line
 
 _ITERATION = re.compile(r"iteration-(\d{1,6})")
 _BENCHMARK = "benchmark.json"
 _UNSAFE = re.compile(r"[^\w.-]+")
+_MAX_NAME_BYTES = 200  # a file system takes 255; a number may follow
 _ORDER = ("with_skill", "without_skill", "old_skill")
 
 
@@ -112,7 +113,8 @@ def _folder_names(models: Sequence[str]) -> dict[str, str]:
 
 
 def _safe(text: str) -> str:
-    return shorten(_UNSAFE.sub("-", text).strip(".-"), 80) or "x"
+    plain = _UNSAFE.sub("-", text).strip(".-").encode("utf-8", "replace")
+    return plain[:_MAX_NAME_BYTES].decode("utf-8", "ignore") or "x"
 
 
 def _write(path: str, text: str) -> None:
@@ -139,7 +141,9 @@ def _write_run(folder: str, run: TaskRun) -> None:
     _write(os.path.join(outputs, "answer.md"), run.talk.answer)
     for name, text in run.talk.files.items():
         _write_output(outputs, name, text)
-    _write_json(os.path.join(inside, "grading.json"), grading_of(run))
+    # The tools of skill-creator count a run with a grading.json as 0 % where nothing was graded.
+    graded = "grading.json" if run.pass_rate is not None else "not-graded.json"
+    _write_json(os.path.join(inside, graded), grading_of(run))
     _write_json(os.path.join(inside, "timing.json"), timing_of(run))
     _write(os.path.join(inside, "transcript.md"), _transcript(run))
 
@@ -147,11 +151,16 @@ def _write_run(folder: str, run: TaskRun) -> None:
 def _write_output(outputs: str, name: str, text: str) -> None:
     """Write a file that a run left; its name is untrusted, and its folders become part of it."""
     plain = name.removeprefix("out/").replace("/", "__")
-    if name_fault(plain) or plain.startswith("."):
+    too_long = len(plain.encode("utf-8", "replace")) > _MAX_NAME_BYTES
+    if too_long or name_fault(plain) or plain.startswith("."):
         plain = _safe(plain)
     if plain == "answer.md":
         plain = "out-answer.md"
-    _write(os.path.join(outputs, plain), text)
+    path, number = os.path.join(outputs, plain), 1
+    while os.path.lexists(path):
+        number += 1
+        path = os.path.join(outputs, f"{number}-{plain}")
+    _write(path, text)
 
 
 def grading_of(run: TaskRun) -> dict[str, object]:
@@ -181,7 +190,8 @@ def grading_of(run: TaskRun) -> dict[str, object]:
             "output_chars": len(run.talk.answer) + sum(map(len, run.talk.files.values())),
             "transcript_chars": chars,
         },
-        "timing": timing_of(run),
+        # Without a total, `aggregate_benchmark.py` reads timing.json, which has the tokens too.
+        "timing": {"executor_duration_seconds": round(run.talk.seconds, 3)},
         "claims": [],
         "user_notes_summary": {
             "uncertainties": [],
@@ -230,6 +240,7 @@ def benchmark_of(
                 key: one._asdict() for key, one in spreads[configuration].items()
             }
     summary["delta"] = _delta(list(spreads.values()))
+    graded = [one for one in runs if one.pass_rate is not None]
     return {
         "metadata": {
             "skill_name": skill.name,
@@ -240,17 +251,28 @@ def benchmark_of(
             "evals_run": sorted({one.eval_id for one in runs}),
             "runs_per_configuration": max((one.number for one in runs), default=0),
         },
-        "runs": [_benchmark_run(one) for one in runs],
+        "runs": [_benchmark_run(one) for one in graded],
         "run_summary": summary,
-        "notes": [],
+        "notes": [_note(one) for one in runs if one.pass_rate is None],
     }
 
 
+def _note(run: TaskRun) -> str:
+    """Say that a run is in no rate, and why."""
+    about = f"eval {run.eval_id}, {run.configuration}, run {run.number}"
+    ended = "nothing graded it" if run.talk.ended == "answer" else run.talk.ended
+    cause = run.talk.error or ended
+    return f"{about} is in no rate: {one_line(cause)}"
+
+
 def _spreads(runs: Sequence[TaskRun]) -> dict[str, Spread]:
+    """Return the figures of the runs that were graded; without one, times and tokens of all."""
+    rates = [rate for one in runs if (rate := one.pass_rate) is not None]
+    counted = [one for one in runs if one.pass_rate is not None] or runs
     return {
-        "pass_rate": spread_of([rate for one in runs if (rate := one.pass_rate) is not None]),
-        "time_seconds": spread_of([one.talk.seconds for one in runs]),
-        "tokens": spread_of([float(one.talk.tokens) for one in runs]),
+        **({"pass_rate": spread_of(rates)} if rates else {}),
+        "time_seconds": spread_of([one.talk.seconds for one in counted]),
+        "tokens": spread_of([float(one.talk.tokens) for one in counted]),
     }
 
 
@@ -260,7 +282,11 @@ def _delta(sides: Sequence[Mapping[str, Spread]]) -> dict[str, str]:
         return {}
     first, second = sides[:2]
     forms = {"pass_rate": "+.2f", "time_seconds": "+.1f", "tokens": "+.0f"}
-    return {key: format(first[key].mean - second[key].mean, form) for key, form in forms.items()}
+    return {
+        key: format(first[key].mean - second[key].mean, form)
+        for key, form in forms.items()
+        if key in first and key in second
+    }
 
 
 def _benchmark_run(run: TaskRun) -> dict[str, object]:

@@ -87,11 +87,12 @@ def stored_skill(
     fetch: Callable[[], str],
     *,
     most: int = MAX_STORE_BYTES,
+    name: str = _SKILL,
 ) -> Iterator[str]:
     """Yield the folder of a stored skill, which stays until the end of the block.
 
     `fetch` returns a folder to copy it from if the store lacks it. SourceError if that holds
-    something else.
+    something else. `name` is that of the folder, where a reader takes the skill's from it.
     """
 
     def fill(path: str) -> None:
@@ -106,7 +107,7 @@ def stored_skill(
     with kept_folder(
         store_folder(settings),
         stored.digits,
-        _SKILL,
+        name,
         fetch=fill,
         is_whole=lambda path: _is_whole(path, stored),
         most=most,
