@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillbelt.discovery.sources.failure import SourceFailure
-from skillbelt.install.source_syntax import parse_source
+from skillbelt.install.source_syntax import parse_source, parse_typed
 
 # One line for each source: what was typed in /work, and what `parseSource` of skills 1.7.4 made.
 RECORDED = [
@@ -177,3 +177,13 @@ def test_any_text_is_a_safe_reference_or_a_refusal(text: str) -> None:
         assert found.url.startswith(
             ("http://", "https://", "ssh://", "git+ssh://", "git://", "file:///")
         ) or (":" in found.url and "::" not in found.url.partition("[")[0])
+
+
+def test_gh_host_says_where_short_names_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GH_HOST", " Git.corp.example:8443 ")
+    assert parse_typed("owner/repo").url == "https://git.corp.example:8443/owner/repo.git"
+    # A lock says `github` for the public one alone.
+    assert parse_source("github:owner/repo").url == "https://github.com/owner/repo.git"
+    monkeypatch.setenv("GH_HOST", "https://git.corp.example")
+    with pytest.raises(SourceFailure, match=r"GH_HOST: .* is not the name of a host"):
+        parse_typed("owner/repo")

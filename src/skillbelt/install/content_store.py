@@ -23,9 +23,11 @@ from skillbelt.install.lock_file import NotWritable
 from skillbelt.objects.cache import kept_folder
 from skillbelt.records import NamedTuple
 from skillbelt.settings import Settings
+from skillbelt.text import Lazy
 
 MAX_STORE_BYTES = 2**30
 _SKILL = "skill"
+_REFRESH = Lazy(r"(?:, then| with) `skillbelt refresh`")
 _NO_ROOM = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EROFS))
 
 
@@ -130,10 +132,9 @@ def _is_whole(path: str, stored: StoredSkill) -> bool:
 def remedy_of(error: SkillbeltError) -> str:
     """Return what to do about an error of an installation.
 
-    The advice that every SourceError has is about the sources of the catalog, and so is `refresh`.
+    The advice of every SourceError is about the sources of the catalogue, and so is `refresh`.
     """
-    remedy = error.remedy.removesuffix(", then `skillbelt refresh`")
-    return "" if error.remedy == SourceError.remedy else remedy
+    return "" if error.remedy == SourceError.remedy else _REFRESH.sub("", error.remedy)
 
 
 def explain_system(error: OSError, folder: str = "") -> tuple[str, str]:
