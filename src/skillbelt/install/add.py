@@ -196,7 +196,7 @@ def _offer(
     fetched: FetchedSkill, target: AddTarget, settings: Settings, lock: SkillLock
 ) -> SkillOffer | RefusedSkill:
     place = target.place
-    stored = keep_skill(fetched.folder, settings)
+    stored = keep_skill(fetched.folder, settings, fetched.reference.source)
     new = hash_folder(fetched.folder)
     old = _hash_installed(place, fetched.name)
     entry = lock.entries.get(fetched.name)

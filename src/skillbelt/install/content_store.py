@@ -64,10 +64,16 @@ def incoming(settings: Settings) -> Iterator[str]:
         remove_tree(folder)
 
 
-def keep_skill(folder: str, settings: Settings) -> StoredSkill:
-    """Copy a skill's folder into the store; SourceError for one that cannot be installed."""
-    hashes = hash_folder(folder)
-    check_installable(folder, hashes)
+def keep_skill(folder: str, settings: Settings, source: str = "") -> StoredSkill:
+    """Copy a skill's folder into the store; SourceError for one that cannot be installed.
+
+    `source` is what the error names in place of the folder.
+    """
+    try:
+        hashes = hash_folder(folder)
+        check_installable(folder, hashes)
+    except SourceError as error:
+        raise SourceError(source or folder, error.reason) from error
     stored = StoredSkill(hashes.content_digest, hashes.tree_sha)
     with stored_skill(stored, settings, lambda: folder):
         return stored

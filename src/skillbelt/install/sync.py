@@ -399,7 +399,7 @@ def _install_unpinned(
             target=scan_target(fetched.reference, entry.name, fetched.commit, fetched.skill_path),
         )
         judged = require_permitted(skill, settings, accepts)
-        stored = keep_skill(fetched.folder, settings)
+        stored = keep_skill(fetched.folder, settings, fetched.reference.source)
         pinned = _pinned(entry, stored)._replace(
             commit=fetched.commit,
             provenance=judged.provenance(fetched.provenance),
