@@ -7,12 +7,14 @@ used for longest goes first when the store is full.
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from skillbelt.errors import PathEscape, RunRefused, SkillbeltError, SourceError
-from skillbelt.files.contain import open_folder
+from skillbelt.files.contain import READ_FOLDER, open_folder
 from skillbelt.files.manifest import MAX_MANIFEST_BYTES
 from skillbelt.files.private import make_folder
 from skillbelt.files.remove import remove_tree
@@ -27,6 +29,7 @@ from skillbelt.text import Lazy
 
 MAX_STORE_BYTES = 2**30
 _SKILL = "skill"
+_YOUNG_SECONDS = 600.0
 _REFRESH = Lazy(r"(?:, then| with) `skillbelt refresh`")
 _NO_ROOM = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EROFS))
 
@@ -50,18 +53,39 @@ def store_folder(settings: Settings) -> str:
 
 @contextmanager
 def incoming(settings: Settings) -> Iterator[str]:
-    """Yield a new private folder to fetch into, which is removed at the end of the block."""
+    """Yield a new private folder to fetch into, which is removed at the end of the block.
+
+    Those that killed processes left are removed first.
+    """
     above = os.path.join(settings.cache_dir, "install", "incoming")
     folder = os.path.join(above, os.urandom(8).hex())
     try:
         make_folder(above)
+        _remove_abandoned(above)
         os.mkdir(folder, 0o700)
+        handle = os.open(folder, READ_FOLDER)
     except OSError as error:
         raise NotWritable(above, error, "XDG_CACHE_HOME") from error
     try:
+        fcntl.flock(handle, fcntl.LOCK_EX)  # the process that fetches into it lives
         yield folder
     finally:
         remove_tree(folder)
+        os.close(handle)
+
+
+def _remove_abandoned(above: str) -> None:
+    """Remove folders that no process holds; a young one may be about to be held."""
+    for name in os.listdir(above):
+        path = os.path.join(above, name)
+        with suppress(FileNotFoundError, NotADirectoryError, BlockingIOError):
+            handle = os.open(path, READ_FOLDER)
+            try:
+                if time.time() - os.fstat(handle).st_mtime > _YOUNG_SECONDS:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    remove_tree(path)
+            finally:
+                os.close(handle)
 
 
 def keep_skill(folder: str, settings: Settings, source: str = "") -> StoredSkill:
