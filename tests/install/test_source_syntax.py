@@ -67,7 +67,7 @@ def test_the_sources_of_skills_mean_the_same_here() -> None:
         ("https://www.example.com/docs", "example.com"),
         ("clawhub:deep-research@1.2.0", "deep-research"),
         ("oci://registry.example/skills/a:1", "oci://registry.example/skills/a:1"),
-        ("mcp+https://token@mcp.example/mcp#work", "mcp+https://mcp.example/mcp"),
+        ("mcp+https://mcp.example/mcp#work", "mcp+https://mcp.example/mcp"),
         ("./pack.skill", "/work/pack.skill"),
     ],
 )
@@ -83,7 +83,7 @@ def test_the_lock_gets_a_source_without_secrets(text: str, source: str) -> None:
         ("clawhub:owner/deep", {"kind": "clawhub", "source": "owner/deep"}),
         ("clawhub:deep@1.0.0", {"kind": "clawhub", "ref": "1.0.0"}),
         ("pdf@team", {"kind": "marketplace", "url": "team", "subpath": "pdf"}),
-        ("mcp+stdio://label?server", {"kind": "mcp"}),
+        ("mcp+stdio://label", {"kind": "mcp"}),
         ("./a.tar.gz", {"kind": "download", "url": "/work/a.tar.gz"}),
         ("file:///srv/a.skill", {"kind": "download", "url": "/srv/a.skill"}),
         ("ssh://git@github.com/o/r.git", {"kind": "git", "url": "ssh://git@github.com/o/r.git"}),
@@ -109,6 +109,10 @@ def test_the_users_github_server_is_where_short_names_are() -> None:
     [
         "",
         "ext::sh -c touch% /tmp/x",
+        "mcp+stdio://label?touch /tmp/x",
+        "MCP+stdio://label?touch%20/tmp/x",
+        "mcp+stdio://../label",
+        "mcp+https://token@mcp.example/mcp#work",
         "ext::sh",
         "fd::17",
         "https::https://example.com/r.git",

@@ -11,7 +11,13 @@ import re
 from typing import NoReturn
 from urllib.parse import SplitResult, parse_qs, quote, unquote, urlsplit
 
-from skillbelt.discovery.sources.address import ARCHIVE_ENDINGS, MCP, MCP_COMMAND, expand_home
+from skillbelt.discovery.sources.address import (
+    ARCHIVE_ENDINGS,
+    MCP,
+    MCP_COMMAND,
+    expand_home,
+    is_label,
+)
 from skillbelt.discovery.sources.failure import SourceFailure, redact
 from skillbelt.errors import PathEscape
 from skillbelt.files.contain import check_relative
@@ -125,7 +131,7 @@ def _check_text(text: str) -> str:
 def _parse_ours(text: str, folder: str) -> SourceReference | None:
     lowered = text.lower()
     if lowered.startswith((*MCP, MCP_COMMAND)):
-        return SourceReference(kind="mcp", source=redact(text).partition("#")[0], url=text)
+        return _parse_server(text)
     if lowered.startswith(_OCI):
         return _parse_registry(text[len(_OCI) :], text)
     if lowered.startswith(OCI_LAYOUT):
@@ -139,6 +145,31 @@ def _parse_ours(text: str, folder: str) -> SourceReference | None:
         plugin, _, marketplace = text.partition("@")
         return SourceReference(kind="marketplace", source=text, url=marketplace, subpath=plugin)
     return None
+
+
+def _parse_server(text: str) -> SourceReference:
+    """Return an MCP server. Its command and its token are in the settings alone.
+
+    A source may come from a lock or a marketplace, which must not start a program here; and it is
+    written into a lock, which is shared.
+    """
+    if text.lower().startswith(MCP_COMMAND):
+        name = text[len(MCP_COMMAND) :]
+        if not is_label(name):
+            label = name.partition("?")[0]
+            label = label if is_label(label) else "NAME"
+            _refuse(
+                f"{MCP_COMMAND}{label}",
+                "a source names no command",
+                f"write {label}=COMMAND into mcp_commands of your settings, and give "
+                f"{MCP_COMMAND}{label}",
+            )
+    elif (parts := _split_url(text)) is None or "@" in parts.netloc:
+        remedy = (
+            "write the address with its token into urls of your settings, and leave it out here"
+        )
+        _refuse(text, "an address with a token would end up in the lock", remedy)
+    return SourceReference(kind="mcp", source=text.partition("#")[0], url=text)
 
 
 def _parse_registry(name: str, text: str) -> SourceReference:
