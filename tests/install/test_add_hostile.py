@@ -210,6 +210,15 @@ def test_a_marketplace_starts_no_program(tree: Tree) -> None:
     assert not (tree.root / "ran").exists()
 
 
+def test_a_marketplace_of_a_checkout_takes_no_name_that_the_user_knows(tree: Tree) -> None:
+    for base, text in ((tree.project, "stranger"), (tree.home, "known")):
+        write = {"name": "team", "plugins": [{"name": "tools", "source": f"./{text}"}]}
+        tree.write(base / ".claude-plugin/marketplace.json", json.dumps(write))
+        tree.skill(base / text / "skills" / text)
+    done = tree.run("add", "tools@team", "--list")
+    assert done.stdout.startswith("known\t"), done.stderr
+
+
 def test_a_lock_of_another_machine_names_the_source_that_is_not_here(
     tree: Tree, source: BareRepository
 ) -> None:
