@@ -48,7 +48,7 @@ MAX_PATH_BYTES = 1024
 MAX_PATH_PARTS = 64
 _CONTROL = frozenset(map(chr, (*range(32), 127)))
 _NOT_ON_WINDOWS = frozenset('<>:"|?*')
-# Windows opens these whatever follows the first dot.
+# Windows opens a device by these names, also with an ending.
 _DEVICE = Lazy(r"(?:con|prn|aux|nul|con(?:in|out)\$|(?:com|lpt)[0-9\u00b9\u00b2\u00b3]) *(?:\.|\Z)")
 _MAX_SHOWN = 200  # a hostile name may be as long as the archive
 _CHUNK = 2**20
