@@ -37,7 +37,8 @@ def lock(tree: Tree) -> Any:
 
 def test_a_skill_is_added_linked_and_locked(tree: Tree, source: BareRepository) -> None:
     done = tree.run("add", source.url, "--skill", "alpha", "--to", "claude", "--yes")
-    assert (done.exit_code, done.stdout) == (0, f"alpha: installed in {tree.project}/{SKILLS}\n")
+    places = (f"installed in {tree.project}/{SKILLS}", f"linked to {tree.project}/.claude/skills")
+    assert (done.exit_code, done.stdout) == (0, "".join(f"alpha: {one}\n" for one in places))
     assert "scripts/a.py" in done.stderr
     assert os.readlink(tree.project / ".claude/skills/alpha") == "../../.agents/skills/alpha"
     assert (tree.project / SKILLS / "alpha/scripts/a.py").read_text() == "print(1)\n"

@@ -116,3 +116,14 @@ def test_the_name_of_an_installed_skill_leads_to_its_folder(tree: Tree) -> None:
         done = tree.run(command, "my-skill")
         assert done.exit_code == 2
         assert "did you mean .agents/skills/my-skill?" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["notes.MD", "con.txt", "what?", "a\\b", "git~1"])
+def test_what_add_refuses_by_a_name_is_not_packed(tree: Tree, name: str) -> None:
+    folder = tree.skill("odd")
+    tree.write(folder / "notes.md", "1")
+    tree.write(folder / name, "2")
+    done = tree.run("pack", str(folder))
+    assert done.exit_code == 2
+    assert "rename it" in done.stderr
+    assert not list(tree.project.glob("*.skill"))

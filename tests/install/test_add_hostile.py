@@ -152,6 +152,8 @@ def test_no_source_becomes_a_program_or_an_option_of_git(
         "http://127.0.0.1:9/a.skill?X-Amz-Signature=hunter2",
         "http://127.0.0.1:9/a.skill?%74oken=hunter2",
         "mcp+http://127.0.0.1:9/mcp?apiKey=hunter2#work",
+        "mcp+http://hunter2@127.0.0.1:9/mcp#work",
+        "mcp+stdio://work?server --token=hunter2",
         "https://github.com/owner/repo?token=hunter2",
     ],
 )
@@ -169,6 +171,52 @@ def test_an_ordinary_query_stays_in_the_address(tree: Tree) -> None:
         server.pages["/a.zip?version=1&keyword=x"] = archive
         done = tree.run("add", f"{server.url}/a.zip?version=1&keyword=x", "--yes")
     assert done.exit_code == 0, done.stderr
+
+
+@pytest.mark.parametrize("kind", ["mcp", "github"])
+@pytest.mark.parametrize("words", ["outdated", "update --check", "sync --yes", "sync --frozen -y"])
+def test_a_lock_starts_no_program(tree: Tree, kind: str, words: str) -> None:
+    entry = {
+        "source": "acme/skills",
+        "sourceUrl": f"mcp+stdio://own?touch {tree.root}/ran",
+        "sourceType": kind,
+        "skillPath": "skills/alpha/SKILL.md",
+        "computedHash": "0" * 64,
+        "contentDigest": f"sha256:{'0' * 64}",
+        "treeSha": "0" * 40,
+    }
+    tree.write("project/skills-lock.json", json.dumps({"version": 1, "skills": {"alpha": entry}}))
+    done = tree.run(*words.split())
+    assert done.exit_code in (2, 3)
+    assert "a source names no command" in done.stderr
+    assert not (tree.root / "ran").exists()
+
+
+def test_a_marketplace_starts_no_program(tree: Tree) -> None:
+    command = f"mcp+stdio://own?touch {tree.root}/ran"
+    plugins = [
+        {"name": f"p{number}", "source": {"source": kind, "url": command, "repo": command}}
+        for number, kind in enumerate(("archive", "url", "git", "github", "git-subdir"))
+    ]
+    market = {"name": "market", "owner": {"name": "x"}, "plugins": plugins}
+    known = tree.home / ".claude/plugins"
+    tree.write(known / "market/.claude-plugin/marketplace.json", json.dumps(market))
+    listed = {"market": {"installLocation": str(known / "market"), "source": {}}}
+    tree.write(known / "known_marketplaces.json", json.dumps(listed))
+    for number in range(len(plugins)):
+        done = tree.run("add", f"p{number}@market", "--all", "--yes")
+        assert done.exit_code == 1
+        assert "a source names no command" in done.stderr, done.stderr
+    assert not (tree.root / "ran").exists()
+
+
+def test_a_marketplace_of_a_checkout_takes_no_name_that_the_user_knows(tree: Tree) -> None:
+    for base, text in ((tree.project, "stranger"), (tree.home, "known")):
+        write = {"name": "team", "plugins": [{"name": "tools", "source": f"./{text}"}]}
+        tree.write(base / ".claude-plugin/marketplace.json", json.dumps(write))
+        tree.skill(base / text / "skills" / text)
+    done = tree.run("add", "tools@team", "--list")
+    assert done.stdout.startswith("known\t"), done.stderr
 
 
 def test_a_lock_of_another_machine_names_the_source_that_is_not_here(

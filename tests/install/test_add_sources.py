@@ -120,6 +120,11 @@ def test_an_archive_in_a_project_is_found_on_another_machine(tree: Tree) -> None
     tree.write("project/packed/alpha.zip", zipped(FILES))
     entry = add(tree, "./packed/alpha.zip")
     assert entry["source"] == "./packed/alpha.zip"
+    move_to_another_machine(tree)
+
+
+def move_to_another_machine(tree: Tree) -> None:
+    """Restore what the lock says in a project that moved, with an empty home."""
     other = tree.project.with_name("elsewhere")
     tree.project.rename(other)
     shutil.rmtree(other / ".agents")
@@ -224,6 +229,23 @@ def test_a_layout_on_this_disk(tree: Tree) -> None:
     layout(tree.root / "layout", [(LAYER, gzip.compress(tarred(FILES)))])
     add(tree, f"oci-layout:{tree.root}/layout")
     restore(tree)
+
+
+def test_a_layout_in_a_project_is_found_on_another_machine(tree: Tree) -> None:
+    layout(tree.project / "packed", [(LAYER, gzip.compress(tarred(FILES)))])
+    entry = add(tree, "oci-layout:packed")
+    assert (entry["source"], entry["sourceUrl"]) == ("oci-layout:./packed", "oci-layout:./packed")
+    move_to_another_machine(tree)
+
+
+def test_the_layout_of_several_skills_says_which_names_it_has(tree: Tree) -> None:
+    skills = [str(tree.skill(f"made/{name}")) for name in ("one", "two")]
+    packed = tree.run("pack", *skills, "--format", "oci-layout", "-o", "packed")
+    assert packed.exit_code == 0, packed.stderr
+    refused = tree.run("add", "oci-layout:packed", "--yes")
+    assert "has 2 manifests, and one is needed: one, two" in refused.stderr
+    taken = tree.run("add", "oci-layout:packed#two", "--yes")
+    assert taken.exit_code == 0, taken.stderr
 
 
 def test_clawhub_is_asked_for_the_slug_and_the_version(

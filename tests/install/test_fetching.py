@@ -402,3 +402,21 @@ def test_an_mcp_server_gives_every_file_that_it_lists(settings: Settings, into: 
     assert (top / "guide.md").read_text() == "The guide.\n"
     assert (top / "scripts/say.py").read_text() == "print(1)\n"
     assert (top / "SKILL.md").stat().st_size > 0
+
+
+def test_the_token_and_the_command_of_a_server_come_from_the_settings(
+    settings: Settings, into: str, tmp_path: Path
+) -> None:
+    with mcp_serving() as server:
+        server.add({"guide.md": b"The guide.\n"})
+        known = server.url.replace("://", "://hunter2@")
+        mine = settings._replace(urls=(f"{known}#mine",))
+        (skill,) = fetch_skills(parse_source(f"{server.url}#docs"), mine, into)
+        assert server.headers[-1]["authorization"] == "Bearer hunter2"
+    assert skill.skill_path.startswith("docs.")
+    assert "hunter2" not in repr(skill)
+    mine = settings._replace(mcp_commands=("own=/nonexistent/server",))
+    for label, said in (("own", "/nonexistent/server"), ("other", "no command of that name")):
+        (folder := tmp_path / label).mkdir()
+        with pytest.raises(SourceError, match=said):
+            fetch_skills(parse_source(f"mcp+stdio://{label}"), mine, str(folder))

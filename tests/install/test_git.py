@@ -137,6 +137,13 @@ HOSTILE: dict[str, tuple[Tree, str]] = {
         {"a": ("120000", "scripts"), "b": ("120000", "a/run.sh"), "scripts": SKILL["scripts"]},
         "'b'",
     ),
+    "link by way of another link": (
+        {
+            "a": {"b": {"c": ("120000", "../../scripts")}},
+            "k": ("120000", "a/b/c/../../../scripts/run.sh"),
+        },
+        "'k'",
+    ),
     "link with a NUL": ({"leak": ("120000", "scripts\0/x")}, "leak"),
     "submodule": ({"vendor": ("160000", OTHER)}, "vendor"),
     "parent": ({"..": {"x": "1"}}, r"\.\."),
@@ -154,6 +161,10 @@ HOSTILE: dict[str, tuple[Tree, str]] = {
     "same name twice": ({"x": "1", "x\u200d": "2", "X": "3"}, "meets"),
     "control character": ({"a\x1b[2J": "1"}, "control"),
     "backslash": ({"a\\b": "1"}, "backslash"),
+    "device": ({"Con.txt": "1"}, "device"),
+    "folder that is a device": ({"lpt1": {"x": "1"}}, "device"),
+    "dot at the end": ({"x.": "1"}, "ends in a dot"),
+    "star": ({"a*": "1"}, "holds one of"),
     "drive": ({"c:": "1"}, "colon"),
     "not UTF-8": ({"a\udcff": "1"}, "refused"),
 }

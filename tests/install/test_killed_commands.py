@@ -78,7 +78,8 @@ class KillDesk(InstallDesk):
 
     def litter(self) -> list[str]:
         names = [str(path.relative_to(self.base)) for path in self.base.rglob("*")]
-        return sorted(name for name in names if ".skillbelt-" in name or name.endswith(".part"))
+        marks = (".skillbelt-", ".gone-", ".part")
+        return sorted(name for name in names if any(mark in name for mark in marks))
 
 
 def prepare(desk: KillDesk, command: str) -> tuple[str, ...]:

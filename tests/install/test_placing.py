@@ -92,7 +92,8 @@ class Desk:
     def litter(self) -> list[str]:
         """What is neither a skill nor a lock."""
         names = [str(path.relative_to(self.base)) for path in self.base.rglob("*")]
-        return sorted(name for name in names if ".skillbelt-" in name or name.endswith(".part"))
+        marks = (".skillbelt-", ".gone-", ".part")
+        return sorted(name for name in names if any(mark in name for mark in marks))
 
 
 @pytest.fixture
@@ -144,6 +145,19 @@ def test_what_is_fetched_is_removed_at_the_end(desk: Desk) -> None:
         Path(folder, "x").write_text("x")
         assert os.stat(folder).st_mode & 0o777 == 0o700
     assert not os.path.exists(folder)
+
+
+def test_what_a_killed_process_fetched_is_removed_and_what_another_fetches_stays(
+    desk: Desk,
+) -> None:
+    with incoming(desk.settings) as held:
+        left = Path(held).with_name("left")
+        (left / "git-0").mkdir(parents=True)
+        for path in (held, left):
+            os.utime(path, (0, 0))
+        with incoming(desk.settings):
+            assert not left.exists()
+            assert os.path.isdir(held)
 
 
 def test_a_folder_without_a_skill_is_refused(desk: Desk) -> None:

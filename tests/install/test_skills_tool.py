@@ -123,7 +123,7 @@ ODD_NAMES = (
     "Cat Fact", "UPPER", "under_score", "dots.in.it", "trailing.", "ends-", "a--b", "über-skill",
     "emoji 🎉 name", "'quoted: name'", "C++", "b&c", "100%", "x y z", "Ünïcode Ñame", "ＦＵＬＬ w",
     "İstanbul", "K-kelvin", "straße", "it's", "a (x)", "a, y", "a;z", "a|v", "a*w", "constructor",
-    "con", "'  padded  '", "n" * 64, "m" * 128, "2024-01-01", "日本語",
+    "'  padded  '", "n" * 64, "m" * 128, "2024-01-01", "日本語",
 )  # fmt: skip
 # `skills` installs them; here they are refused, each with a reason.
 REFUSED_NAMES = (
@@ -131,7 +131,7 @@ REFUSED_NAMES = (
     "/etc/passwd", "C:\\x", ".hidden", "-rf", "--yes", "__proto__", ".git", "'two  blanks'",
     '"tab\\there"', '"line\\nfeed"', '"zero\\u200bwidth"', '"right\\u202eleft"', '"cafe\\u0301"',
     '"esc\\e[31mred"', '"nbsp\\u00a0x"', "n" * 129, "n" * 300,
-    "node_modules",
+    "node_modules", "con",
 )  # fmt: skip
 # No text for YAML, so `skills` skips them; here a name is what is written.
 ONLY_HERE = ("1", "007", "1.0", "true", "0x1f")

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skillbelt.discovery.sources.failure import SourceFailure
-from skillbelt.install.source_syntax import parse_source
+from skillbelt.install.source_syntax import parse_source, parse_typed
 
 # One line for each source: what was typed in /work, and what `parseSource` of skills 1.7.4 made.
 RECORDED = [
@@ -67,7 +67,7 @@ def test_the_sources_of_skills_mean_the_same_here() -> None:
         ("https://www.example.com/docs", "example.com"),
         ("clawhub:deep-research@1.2.0", "deep-research"),
         ("oci://registry.example/skills/a:1", "oci://registry.example/skills/a:1"),
-        ("mcp+https://token@mcp.example/mcp#work", "mcp+https://mcp.example/mcp"),
+        ("mcp+https://mcp.example/mcp#work", "mcp+https://mcp.example/mcp"),
         ("./pack.skill", "/work/pack.skill"),
     ],
 )
@@ -83,7 +83,7 @@ def test_the_lock_gets_a_source_without_secrets(text: str, source: str) -> None:
         ("clawhub:owner/deep", {"kind": "clawhub", "source": "owner/deep"}),
         ("clawhub:deep@1.0.0", {"kind": "clawhub", "ref": "1.0.0"}),
         ("pdf@team", {"kind": "marketplace", "url": "team", "subpath": "pdf"}),
-        ("mcp+stdio://label?server", {"kind": "mcp"}),
+        ("mcp+stdio://label", {"kind": "mcp"}),
         ("./a.tar.gz", {"kind": "download", "url": "/work/a.tar.gz"}),
         ("file:///srv/a.skill", {"kind": "download", "url": "/srv/a.skill"}),
         ("ssh://git@github.com/o/r.git", {"kind": "git", "url": "ssh://git@github.com/o/r.git"}),
@@ -109,6 +109,10 @@ def test_the_users_github_server_is_where_short_names_are() -> None:
     [
         "",
         "ext::sh -c touch% /tmp/x",
+        "mcp+stdio://label?touch /tmp/x",
+        "MCP+stdio://label?touch%20/tmp/x",
+        "mcp+stdio://../label",
+        "mcp+https://token@mcp.example/mcp#work",
         "ext::sh",
         "fd::17",
         "https::https://example.com/r.git",
@@ -177,3 +181,13 @@ def test_any_text_is_a_safe_reference_or_a_refusal(text: str) -> None:
         assert found.url.startswith(
             ("http://", "https://", "ssh://", "git+ssh://", "git://", "file:///")
         ) or (":" in found.url and "::" not in found.url.partition("[")[0])
+
+
+def test_gh_host_says_where_short_names_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GH_HOST", " Git.corp.example:8443 ")
+    assert parse_typed("owner/repo").url == "https://git.corp.example:8443/owner/repo.git"
+    # A lock says `github` for the public one alone.
+    assert parse_source("github:owner/repo").url == "https://github.com/owner/repo.git"
+    monkeypatch.setenv("GH_HOST", "https://git.corp.example")
+    with pytest.raises(SourceFailure, match=r"GH_HOST: .* is not the name of a host"):
+        parse_typed("owner/repo")

@@ -15,7 +15,7 @@ from unicodedata import normalize
 from skillbelt.check.danger import check_content, is_placeholder
 from skillbelt.check.folder import UnusableFile, check_entries, read
 from skillbelt.check.rules import finding, harden
-from skillbelt.files.contain import inside
+from skillbelt.files.contain import inside, is_device
 from skillbelt.format import yaml as strict
 from skillbelt.format import yaml_repair
 from skillbelt.format.bounds import MAX_FRONTMATTER_BYTES
@@ -36,7 +36,7 @@ from skillbelt.format.frontmatter import (
 from skillbelt.format.links import MAX_REFERENCES, references
 from skillbelt.format.yaml_fast import AsWritten
 from skillbelt.records import NamedTuple
-from skillbelt.text import Lazy, hidden, one_line, shorten, tokens
+from skillbelt.text import hidden, one_line, shorten, tokens
 from skillbelt.values import SKILL_FILE, Diagnostic, Limits
 
 # How much of a linked document is read to find its own links.
@@ -52,7 +52,6 @@ ADVISED_BODY_TOKENS = 5_000
 _SHOWN_CHARS = 60
 _BOM = b"\xef\xbb\xbf"
 _VENDORS = frozenset(("anthropic", "claude"))
-_DEVICES = Lazy(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])\Z", re.IGNORECASE)
 
 
 class Subject(NamedTuple):
@@ -274,7 +273,7 @@ def _name_character(character: str) -> bool:
 def reserved_word(name: str) -> str:
     """Return the word of a name that a client or a system reserves; "" for none."""
     words = sorted(_VENDORS & set(re.split(r"[\W_]+", name.lower())))
-    return words[0] if words else name if _DEVICES.match(name) else ""
+    return words[0] if words else name if is_device(name) else ""
 
 
 def check_reserved(subject: Subject) -> Iterator[Diagnostic]:

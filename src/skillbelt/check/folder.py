@@ -14,7 +14,7 @@ from contextlib import suppress
 from skillbelt.check.danger import MAX_SEARCHED_BYTES, check_content
 from skillbelt.check.rules import finding
 from skillbelt.errors import PathEscape
-from skillbelt.files.contain import below, name_fault, open_file, read_handle
+from skillbelt.files.contain import below, name_fault, open_file, read_handle, windows_fault
 from skillbelt.files.manifest import LocalFiles
 from skillbelt.files.tree import (
     MAX_MANIFEST_FILES,
@@ -125,6 +125,9 @@ def _check_entry(entry: TreeEntry, folder: str) -> Iterator[Diagnostic]:
         fault = name_fault(entry.path)
         if fault:
             message = f"the name {entry.path!r} {fault}, so no model can ask for the file"
+            yield finding("entry-unusable", path, None, message)
+        elif fault := windows_fault(os.path.basename(entry.path)):
+            message = f"the name {entry.path!r} {fault}, so the skill cannot be installed"
             yield finding("entry-unusable", path, None, message)
         yield from _check_file(folder, entry)
 

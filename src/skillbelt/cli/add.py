@@ -38,7 +38,7 @@ from skillbelt.install.find_skills import FoundSkill
 from skillbelt.install.lock_file import find_place
 from skillbelt.install.placing import client_name
 from skillbelt.install.policy import find_source_faults
-from skillbelt.install.source_syntax import check_ref, parse_source
+from skillbelt.install.source_syntax import check_ref, parse_typed
 from skillbelt.install.values import SourceReference
 from skillbelt.late import Late
 from skillbelt.settings import Settings, load_settings
@@ -65,7 +65,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="a folder, owner/repo, an address, an archive, oci://…, clawhub:…, plugin@marketplace",
     )
     parser.add_argument(
-        "-s", "--skill", metavar="NAME", action="append", default=[], help="a skill to add"
+        "-s",
+        "--skill",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="a skill to add (may be repeated)",
     )
     parser.add_argument("--all", action="store_true", help="add every skill of the source")
     parser.add_argument("-l", "--list", action="store_true", help="list what the source has")
@@ -82,7 +87,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ref", metavar="REF", help="a branch, a tag or a commit of a repository")
     parser.add_argument("--pin", action="store_true", help="stay at this commit in later updates")
     parser.add_argument("--copy", action="store_true", help="give clients copies in place of links")
-    parser.add_argument("-y", "--yes", action="store_true", help="answer the question with yes")
+    parser.add_argument(
+        "-y", "--yes", action="store_true", help="allow what is asked for, once; never a denied one"
+    )
     add_acceptance(parser)
     parser.add_argument(
         "--dry-run", action="store_true", help="say what would be done, and change nothing"
@@ -141,7 +148,7 @@ def _clear(args: argparse.Namespace) -> None:
 
 def _read_reference(args: argparse.Namespace) -> SourceReference:
     base = os.path.abspath(args.project or ".")
-    found = parse_source(args.source, folder=base)
+    found = parse_typed(args.source, folder=base)
     if found.kind == "github" and os.path.isdir(os.path.join(base, args.source)):
         here = shell_word(f"./{args.source}")
         say(f"{one_line(args.source)} means a repository on GitHub; the folder is {here}", args)
@@ -306,6 +313,8 @@ def _print(
                         "digest": one.after,
                         "commit": one.commit,
                         "source": one.source,
+                        "links": one.links,
+                        "copies": one.copies,
                     }
                     for one in changes
                 ],
@@ -315,10 +324,13 @@ def _print(
         return
     words = {"install": "installed", "replace": "replaced", "keep": "unchanged"}
     if args.dry_run:
-        words = {"install": "would be installed", "replace": "would be replaced", **words}
         words |= {"install": "would be installed", "replace": "would be replaced"}
     for one in changes:
-        print(f"{one_line(one.name)}: {words[one.action]} in {target.place.skills}")
+        name = one_line(one.name)
+        print(f"{name}: {words[one.action]} in {target.place.skills}")
+        for word, paths in (("linked", one.links), ("copied", one.copies)):
+            for path in paths:
+                print(f"{name}: {word} to {os.path.dirname(path)}")
     _print_refused(refused)
 
 

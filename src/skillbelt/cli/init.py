@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
         tests=args.tests,
         license=args.license,
     )
-    folder = os.path.join(settings.project, args.path or SKILLS_FOLDER, args.name)
+    folder = os.path.normpath(os.path.join(settings.project, args.path or SKILLS_FOLDER, args.name))
     if os.path.lexists(folder):
         raise ConfigError(f"{folder} is there already; give another name or --path")
     if not args.dry_run:

@@ -15,7 +15,12 @@ from skillbelt.settings import load_settings
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of `pack`."""
-    parser.add_argument("paths", metavar="PATH", nargs="+", help="the folders of the skills")
+    parser.add_argument(
+        "paths",
+        metavar="PATH",
+        nargs="+",
+        help="the folders of the skills; a plugin has the name of the first",
+    )
     parser.add_argument(
         "--format", choices=FORMATS, default="skill", help="what is written (default: skill)"
     )

@@ -26,7 +26,7 @@ from skillbelt.format.skill import Skill
 from skillbelt.install.content_store import incoming
 from skillbelt.install.fetching import open_source
 from skillbelt.install.revisions import export_revision, find_revision
-from skillbelt.install.source_syntax import parse_source
+from skillbelt.install.source_syntax import parse_typed
 from skillbelt.records import NamedTuple
 from skillbelt.scan.accepted import AcceptedRule, accept, check_rule, read_accepted
 from skillbelt.scan.inspector import SkillInspector
@@ -212,7 +212,7 @@ def _fetch(
 ) -> Iterator[Skill]:
     folder = stack.enter_context(incoming(settings))
     progress = show_progress if wants_progress(args) else None
-    reference = parse_source(word, folder=os.getcwd())
+    reference = parse_typed(word, folder=os.getcwd())
     source = open_source(reference, settings, folder, progress=progress)
     wanted = reference.skill
     for found in source.choose([wanted]) if wanted else source.found.skills:

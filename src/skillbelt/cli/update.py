@@ -49,7 +49,7 @@ from skillbelt.install.values import InstallPlace, PlannedChange
 from skillbelt.settings import Settings, load_settings
 from skillbelt.text import one_line
 
-DRIFT, PARTLY = 2, 3
+DRIFT, PARTLY, REFUSED = 2, 3, 4
 _CURRENT = "every installed skill is the newest version of its source"
 
 
@@ -241,4 +241,6 @@ def _print_outdated(found: FoundVersions, args: argparse.Namespace) -> int:
         print_refusals(found.refused)
         if not rows and not found.refused:
             say_locked(_CURRENT, args, found.current)
+    if any(one.policy for one in found.refused):
+        return REFUSED
     return PARTLY if found.refused else 0

@@ -37,7 +37,7 @@ from skillbelt.install.names import typed_name
 from skillbelt.install.package_locks import packages_module
 from skillbelt.install.placing import skill_folder
 from skillbelt.install.policy import check_source
-from skillbelt.install.source_syntax import parse_source
+from skillbelt.install.source_syntax import parse_typed
 from skillbelt.install.sync import SyncRefusal
 from skillbelt.install.update import (
     NewVersion,
@@ -259,7 +259,7 @@ class InstallDesk:
 
     def _add(self, job: InstallJob, given: str, names: tuple[str, ...]) -> None:
         settings, report = self._belt.settings, self._report(job)
-        reference = parse_source(one_line(given), folder=settings.project)
+        reference = parse_typed(one_line(given), folder=settings.project)
         if reference.kind != "marketplace":
             check_source(reference.skill or reference.source, reference.url, settings)
         scope: InstallScope = "user" if job.scope == "user" else "project"

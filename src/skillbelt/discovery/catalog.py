@@ -468,8 +468,7 @@ class Catalog(Mapping[str, Skill]):
         wrong = [url for url in remote if url.lower().startswith(sources.MCP_COMMAND)]
         commands = []
         for text in self.settings.mcp_commands:
-            label, _, command = text.partition("=")
-            made = sources.command_source(label.strip(), command.strip())
+            _, made = sources.read_command(text)
             commands += [made] if made else []
             wrong += [] if made else [text]
         for text in wrong:

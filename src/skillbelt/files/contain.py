@@ -19,6 +19,7 @@ from unicodedata import normalize
 
 from skillbelt.errors import PathEscape
 from skillbelt.files.sensitive import HEAD_BYTES, looks_secret
+from skillbelt.text import Lazy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,6 +47,9 @@ MAX_NAME_BYTES = 255
 MAX_PATH_BYTES = 1024
 MAX_PATH_PARTS = 64
 _CONTROL = frozenset(map(chr, (*range(32), 127)))
+_NOT_ON_WINDOWS = frozenset('<>:"|?*')
+# Windows opens a device by these names, also with an ending.
+_DEVICE = Lazy(r"(?:con|prn|aux|nul|con(?:in|out)\$|(?:com|lpt)[0-9\u00b9\u00b2\u00b3]) *(?:\.|\Z)")
 _MAX_SHOWN = 200  # a hostile name may be as long as the archive
 _CHUNK = 2**20
 
@@ -113,6 +117,20 @@ def entry_fault(path: str) -> str:
     if "\0" in path:
         return "holds a NUL"
     return _parts_fault(path, errors="surrogateescape", most=MAX_NAME_BYTES * MAX_PATH_PARTS)
+
+
+def windows_fault(name: str) -> str:
+    """Return why Windows cannot have a file of that name; "" if it can."""
+    if name.endswith((".", " ")):
+        return "ends in a dot or a blank"
+    if not _NOT_ON_WINDOWS.isdisjoint(name):
+        return 'holds one of < > : " | ? *'
+    return "is that of a device" if is_device(name) else ""
+
+
+def is_device(name: str) -> bool:
+    """Whether Windows opens a device by that name."""
+    return bool(_DEVICE.match(name.lower()))
 
 
 def check_segment(name: str, root: str = ".") -> str:

@@ -47,7 +47,7 @@ def replace_file(path: str, data: bytes, *, mode: int = 0o600) -> None:
 
     A process that is killed meanwhile leaves either the old file or the new one.
     """
-    part = f"{path}.part"
+    part = part_of(path)
     # A writer that was killed left it; the caller holds the lock, so no other writer is active.
     with suppress(FileNotFoundError):
         os.unlink(part)
@@ -61,6 +61,11 @@ def replace_file(path: str, data: bytes, *, mode: int = 0o600) -> None:
     except BaseException:
         os.unlink(part)
         raise
+
+
+def part_of(path: str) -> str:
+    """Return the path of what `replace_file` did not finish; the holder of the lock may drop it."""
+    return f"{path}.part"
 
 
 def is_missing(path: str) -> bool:

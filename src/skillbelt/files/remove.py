@@ -35,25 +35,26 @@ def open_anyhow(dir_fd: int, name: str) -> int:
     return os.open(name, READ_FOLDER, dir_fd=dir_fd)
 
 
-def remove_tree(path: str, *, seconds: float = 600.0) -> tuple[str, ...]:
+def remove_tree(path: str, *, seconds: float = 600.0, prefix: str = GONE) -> tuple[str, ...]:
     """Remove a folder; return what could not be removed with the reasons, at most a hundred.
 
     Follows no link, enters no other file system, and uses a bounded number of handles and little
     memory for any tree. The parent of `path` must belong to the caller. Entries that cannot be
     removed stay in `path`, maybe in a folder of another name. Stops after `seconds`; only a tree
-    that is still being filled takes that long.
+    that is still being filled takes that long. Meanwhile it has a name that begins with `prefix`,
+    by which one finds what a killed process left.
     """
     parent, name = os.path.split(os.path.abspath(path))
     holder = os.open(parent, FOLLOW_FOLDER)
     try:
-        return _remove(holder, name, seconds)
+        return _remove(holder, name, seconds, prefix)
     finally:
         os.close(holder)
 
 
-def _remove(holder: int, name: str, seconds: float) -> tuple[str, ...]:
+def _remove(holder: int, name: str, seconds: float, prefix: str) -> tuple[str, ...]:
     """Move the folder aside, which fails for a mount, then empty and remove it."""
-    aside = f"{GONE}{os.urandom(8).hex()}"
+    aside = f"{prefix}{os.urandom(8).hex()}"
     try:
         if not _is_folder(holder, name):
             os.unlink(name, dir_fd=holder)

@@ -63,7 +63,7 @@ class RefusedSkill(NamedTuple):
 
 
 class SkillChange(NamedTuple):
-    """The outcome of `add` for one skill."""
+    """The outcome of `add` for one skill. `links` and `copies` are those that clients got."""
 
     name: str
     action: str
@@ -71,6 +71,8 @@ class SkillChange(NamedTuple):
     after: str
     commit: str
     source: str
+    links: tuple[str, ...] = ()
+    copies: tuple[str, ...] = ()
 
 
 class SkillOffer(NamedTuple):
@@ -194,7 +196,7 @@ def _offer(
     fetched: FetchedSkill, target: AddTarget, settings: Settings, lock: SkillLock
 ) -> SkillOffer | RefusedSkill:
     place = target.place
-    stored = keep_skill(fetched.folder, settings)
+    stored = keep_skill(fetched.folder, settings, fetched.reference.source)
     new = hash_folder(fetched.folder)
     old = _hash_installed(place, fetched.name)
     entry = lock.entries.get(fetched.name)
@@ -401,6 +403,7 @@ def _install(
             packages=resolved.packages or packages_of_same(before, entry),
         )
         with stored_skill(offer.stored, settings, lambda: fetched.folder) as folder:
-            put_skill(place, entry, folder, settings, copy=target.copy)
+            put = put_skill(place, entry, folder, settings, copy=target.copy)
         record_acceptance(offer.judged, entry.content_digest, settings, target.accepts)
-    return offer._replace(current=digest).change(entry.source)
+    change = offer._replace(current=digest).change(entry.source)
+    return change._replace(links=put.links, copies=put.copies)

@@ -7,12 +7,14 @@ used for longest goes first when the store is full.
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from skillbelt.errors import PathEscape, RunRefused, SkillbeltError, SourceError
-from skillbelt.files.contain import open_folder
+from skillbelt.files.contain import READ_FOLDER, open_folder
 from skillbelt.files.manifest import MAX_MANIFEST_BYTES
 from skillbelt.files.private import make_folder
 from skillbelt.files.remove import remove_tree
@@ -23,9 +25,12 @@ from skillbelt.install.lock_file import NotWritable
 from skillbelt.objects.cache import kept_folder
 from skillbelt.records import NamedTuple
 from skillbelt.settings import Settings
+from skillbelt.text import Lazy
 
 MAX_STORE_BYTES = 2**30
 _SKILL = "skill"
+_YOUNG_SECONDS = 600.0
+_REFRESH = Lazy(r"(?:, then| with) `skillbelt refresh`")
 _NO_ROOM = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EROFS))
 
 
@@ -48,24 +53,51 @@ def store_folder(settings: Settings) -> str:
 
 @contextmanager
 def incoming(settings: Settings) -> Iterator[str]:
-    """Yield a new private folder to fetch into, which is removed at the end of the block."""
+    """Yield a new private folder to fetch into, which is removed at the end of the block.
+
+    Those that killed processes left are removed first.
+    """
     above = os.path.join(settings.cache_dir, "install", "incoming")
     folder = os.path.join(above, os.urandom(8).hex())
     try:
         make_folder(above)
+        _remove_abandoned(above)
         os.mkdir(folder, 0o700)
+        handle = os.open(folder, READ_FOLDER)
     except OSError as error:
         raise NotWritable(above, error, "XDG_CACHE_HOME") from error
     try:
+        fcntl.flock(handle, fcntl.LOCK_EX)  # the process that fetches into it lives
         yield folder
     finally:
         remove_tree(folder)
+        os.close(handle)
 
 
-def keep_skill(folder: str, settings: Settings) -> StoredSkill:
-    """Copy a skill's folder into the store; SourceError for one that cannot be installed."""
-    hashes = hash_folder(folder)
-    check_installable(folder, hashes)
+def _remove_abandoned(above: str) -> None:
+    """Remove folders that no process holds; a young one may be about to be held."""
+    for name in os.listdir(above):
+        path = os.path.join(above, name)
+        with suppress(FileNotFoundError, NotADirectoryError, BlockingIOError):
+            handle = os.open(path, READ_FOLDER)
+            try:
+                if time.time() - os.fstat(handle).st_mtime > _YOUNG_SECONDS:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    remove_tree(path)
+            finally:
+                os.close(handle)
+
+
+def keep_skill(folder: str, settings: Settings, source: str = "") -> StoredSkill:
+    """Copy a skill's folder into the store; SourceError for one that cannot be installed.
+
+    `source` is what the error names in place of the folder.
+    """
+    try:
+        hashes = hash_folder(folder)
+        check_installable(folder, hashes)
+    except SourceError as error:
+        raise SourceError(source or folder, error.reason) from error
     stored = StoredSkill(hashes.content_digest, hashes.tree_sha)
     with stored_skill(stored, settings, lambda: folder):
         return stored
@@ -131,10 +163,9 @@ def _is_whole(path: str, stored: StoredSkill) -> bool:
 def remedy_of(error: SkillbeltError) -> str:
     """Return what to do about an error of an installation.
 
-    The advice that every SourceError has is about the sources of the catalog, and so is `refresh`.
+    The advice of every SourceError is about the sources of the catalogue, and so is `refresh`.
     """
-    remedy = error.remedy.removesuffix(", then `skillbelt refresh`")
-    return "" if error.remedy == SourceError.remedy else remedy
+    return "" if error.remedy == SourceError.remedy else _REFRESH.sub("", error.remedy)
 
 
 def explain_system(error: OSError, folder: str = "") -> tuple[str, str]:

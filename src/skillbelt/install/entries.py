@@ -9,7 +9,7 @@ from skillbelt.errors import SourceError
 from skillbelt.install.content_store import StoredSkill
 from skillbelt.install.hashes import computed_hash
 from skillbelt.install.names import typed_name
-from skillbelt.install.source_syntax import parse_source
+from skillbelt.install.source_syntax import OCI_LAYOUT, parse_source
 from skillbelt.install.values import FetchedSkill, InstallPlace, LockEntry, SourceReference
 from skillbelt.permission.rules import Request
 from skillbelt.text import Lazy, one_line
@@ -35,11 +35,14 @@ def entry_for(
     reference = fetched.reference
     user = place.scope == "user"
     folder_hash = computed_hash(fetched.folder, reference.source)
+    source, url = portable_source(reference, place), reference.url
+    if url.startswith(OCI_LAYOUT):
+        url = source
     return LockEntry(
         name=fetched.name,
-        source=portable_source(reference, place),
+        source=source,
         source_type=reference.kind,
-        source_url=reference.url if user or reference.kind in _WITH_URL else "",
+        source_url=url if user or reference.kind in _WITH_URL else "",
         ref=reference.ref,
         skill_path="" if reference.kind in _WITHOUT_PATH else fetched.skill_path,
         computed_hash=folder_hash,
@@ -58,13 +61,15 @@ def entry_for(
 
 def portable_source(reference: SourceReference, place: InstallPlace) -> str:
     """Return the source as a lock has it: a path of this disk relative to the project."""
-    is_path = reference.kind == "local" or (
-        reference.kind == "download" and os.path.isabs(reference.url)
-    )
+    path = reference.url or reference.source
+    mark = OCI_LAYOUT if path.startswith(OCI_LAYOUT) else ""
+    is_path = reference.kind == "local" or bool(mark)
+    is_path = is_path or (reference.kind == "download" and os.path.isabs(reference.url))
     if not is_path or place.scope == "user":
         return reference.source
-    relative = os.path.relpath(reference.url or reference.source, place.base)
-    return relative if relative == "." or relative.split("/")[0] == ".." else f"./{relative}"
+    relative = os.path.relpath(path.removeprefix(mark), place.base)
+    here = relative == "." or relative.split("/")[0] == ".."
+    return f"{mark}{relative}" if here else f"{mark}./{relative}"
 
 
 def reference_of(entry: LockEntry, place: InstallPlace) -> SourceReference:

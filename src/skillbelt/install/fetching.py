@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Literal
 
 from skillbelt.discovery.sources.bounds import Deadline, PullBudget, Refusal
 from skillbelt.discovery.sources.failure import SourceFailure, redact
-from skillbelt.errors import closest
+from skillbelt.errors import SourceError, closest
 from skillbelt.install import git
+from skillbelt.install.content_store import remedy_of
 from skillbelt.install.find_skills import (
     FoundSkill,
     SkippedSkill,
@@ -173,6 +174,9 @@ def open_source(
         raise SourceFailure(
             reference.source, str(error), code="remote-too-large", remedy="give a part of it"
         ) from error
+    except SourceError as error:
+        error.remedy = remedy_of(error)
+        raise
     if not skills.skills:
         raise _nothing(reference, skills)
     return opened._replace(found=skills)

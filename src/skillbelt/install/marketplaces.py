@@ -42,15 +42,20 @@ class PluginSource(NamedTuple):
 
 
 def find_marketplaces(settings: Settings) -> Iterator[Marketplace]:
-    """Yield the marketplaces of the project, of the user, and those that Claude Code knows."""
-    for base in dict.fromkeys((settings.project, settings.home)):
-        for place in (CLAUDE_MARKETPLACE, CODEX_MARKETPLACE):
-            yield from _read(base, place, None)
+    """Yield the marketplaces of the user, those that Claude Code knows, and those of the project.
+
+    A checkout gives no other meaning to a name that the user knows.
+    """
+    places = (CLAUDE_MARKETPLACE, CODEX_MARKETPLACE)
+    for place in places:
+        yield from _read(settings.home, place, None)
     known = _read_known(os.path.join(settings.home, _KNOWN))
     for entry in known.values() if isinstance(known, dict) else ():
         folder = entry.get("installLocation") if isinstance(entry, dict) else None
         if isinstance(folder, str) and os.path.isabs(folder):
             yield from _read(folder, CLAUDE_MARKETPLACE, _origin(entry.get("source")))
+    for place in places if settings.project != settings.home else ():
+        yield from _read(settings.project, place, None)
 
 
 def _read(base: str, place: str, source: SourceReference | None) -> Iterator[Marketplace]:

@@ -10,6 +10,7 @@ import re
 from functools import lru_cache
 from unicodedata import normalize
 
+from skillbelt.files.contain import is_device
 from skillbelt.files.tree import LEFT_OUT
 from skillbelt.text import Lazy, one_line
 
@@ -48,6 +49,8 @@ def name_fault(name: str) -> str:
         return "holds a character that does not show, or two blanks in a row"
     if (folder := folder_name(name)) in LEFT_OUT:
         return f"would be installed in a folder {folder}, which is not searched for skills"
+    if is_device(folder):
+        return f"would be installed in a folder {folder}, which Windows reads as a device"
     if normalize("NFC", name) != name:
         return "holds a letter whose accent is a character of its own (it is not in NFC)"
     return ""

@@ -23,9 +23,10 @@ from skillbelt.discovery.sources.http import ClientPool, HttpClient, redirect_ta
 from skillbelt.discovery.sources.source_hosts import SourceHosts, uses_proxy
 from skillbelt.files.contain import FOLLOW_FILE
 from skillbelt.hosts import origin
+from skillbelt.install.source_syntax import OCI_LAYOUT
 from skillbelt.install.values import SourceReference
 from skillbelt.settings import Settings
-from skillbelt.text import Lazy
+from skillbelt.text import Lazy, one_line, shell_word
 from skillbelt.untrusted_json import read_json
 from skillbelt.values import Limits
 
@@ -40,6 +41,7 @@ _MANIFESTS = (
 _MAX_MANIFEST_BYTES = 4 * 2**20
 _MAX_LAYERS = 100
 _MAX_NESTED = 3
+_MAX_NAMED = 12
 _MAX_REDIRECTS = 5
 _DIGEST = Lazy(r"sha256:[0-9a-f]{64}")
 _CHALLENGE = Lazy(r'(\w+)="([^"]*)"')
@@ -174,18 +176,29 @@ class _Layout:
 
     def __init__(self, reference: SourceReference) -> None:
         self.source, self._ref = reference.source, reference.ref
-        self._folder = reference.url.removeprefix("oci-layout:")
+        self._folder = reference.url.removeprefix(OCI_LAYOUT)
 
     def manifest(self) -> tuple[str, dict[str, Any]]:
         index = _parse(self._file("index.json", _MAX_MANIFEST_BYTES), self.source)
         found = index.get("manifests")
         named = [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
-        if self._ref:
-            named = [one for one in named if self._ref in _names(one)]
-        if len(named) != 1:
-            raise _refusal(self.source, f"its index has {len(named)} manifests that fit, not one")
-        digest = _digest_of(named[0], self.source)
+        fit = [one for one in named if not self._ref or self._ref in _names(one)]
+        if len(fit) != 1:
+            raise self._not_one(named, len(fit))
+        digest = _digest_of(fit[0], self.source)
         return digest, _parse(self.read(digest, _MAX_MANIFEST_BYTES), self.source)
+
+    def _not_one(self, named: Sequence[Mapping[str, Any]], fit: int) -> SourceFailure:
+        """Return the failure of a reference that does not say which manifest is meant."""
+        texts = [next((name for name in _names(one) if isinstance(name, str)), "") for one in named]
+        known = [one_line(text)[:100] for text in texts if text][:_MAX_NAMED]
+        if not known:
+            return _refusal(self.source, "its index names no manifest")
+        what = f"has no {self._ref!r}" if not fit else f"has {fit} manifests, and one is needed"
+        word = shell_word(f"{self.source}#{known[0]}")
+        remedy = f"give one, such as `skillbelt add {word}`"
+        reason = f"{what}: {', '.join(known)}"
+        return SourceFailure(self.source, reason, code="oci-refused", remedy=remedy)
 
     def read(self, digest: str, most: int, *, manifest: bool = False) -> bytes:
         data = self._file(f"blobs/sha256/{digest.removeprefix('sha256:')}", most)

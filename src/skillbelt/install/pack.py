@@ -18,11 +18,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, get_args
 
 from skillbelt.check.check import check_file
+from skillbelt.discovery.sources.bounds import Refusal
 from skillbelt.discovery.sources.skill_index import SCHEMA
-from skillbelt.errors import ConfigError, SourceError
+from skillbelt.errors import ConfigError, PathEscape, SourceError
 from skillbelt.files.contain import READ_FILE, open_beneath, open_folder
 from skillbelt.format.skill import Skill
 from skillbelt.install.hashes import FolderHashes, hash_folder
+from skillbelt.install.source_tree import PortableNames
 from skillbelt.records import NamedTuple
 from skillbelt.values import SKILL_FILE
 
@@ -73,6 +75,12 @@ def read_skill_to_pack(folder: str) -> SkillToPack:
         raise ConfigError(
             f"{folder}: {links[0]!r} is a link, which no package holds; copy the file"
         )
+    names = PortableNames()
+    try:
+        for file in hashes.files:
+            names.add(file.path)
+    except (PathEscape, Refusal) as error:
+        raise ConfigError(f"{folder}: {error}; rename it") from error
     handle = open_folder(folder)
     try:
         files = {_portable(file.path, folder): _read(handle, file.path) for file in hashes.files}

@@ -18,7 +18,7 @@ from typing import Any, Literal
 from skillbelt.discovery.clients import CLIENTS, Client, expand_folder
 from skillbelt.errors import ConfigError, PathEscape, SourceError, closest, log_warning
 from skillbelt.files.contain import below, check_segment, open_dir, open_file, read_handle
-from skillbelt.files.private import replace_file
+from skillbelt.files.private import part_of, replace_file
 from skillbelt.files.remove import remove_tree
 from skillbelt.files.tree_copy import swap
 from skillbelt.install.content_store import copy_skill, explain_system
@@ -159,6 +159,8 @@ def recover(place: InstallPlace, settings: Settings) -> None:
                 f"a change of {place.skills} was begun and cannot be finished: {message}; {remedy}"
             ) from error
         os.unlink(path)
+    with suppress(OSError):
+        os.unlink(part_of(place.lock))
     _remove_stages(place, settings)
 
 
@@ -293,7 +295,7 @@ class _Preparation:
 
     def __exit__(self, *_: object) -> None:
         for stage in self._stages.values():
-            remove_tree(stage)
+            remove_tree(stage, prefix=_stage_prefix(self._place))
 
     def put_copy(self, source: str, target: str) -> None:
         """Copy a skill, to be moved to the target."""
@@ -496,7 +498,7 @@ def _remove_stages(place: InstallPlace, settings: Settings) -> None:
             continue
         for name in names:
             if stat.S_ISDIR(os.lstat(os.path.join(folder, name)).st_mode):
-                remove_tree(os.path.join(folder, name))
+                remove_tree(os.path.join(folder, name), prefix=prefix)
 
 
 def _journal_data(journal: PlaceJournal) -> bytes:

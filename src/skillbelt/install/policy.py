@@ -194,8 +194,13 @@ def find_source_faults(url: str, settings: Settings) -> Iterator[PolicyFault]:
             yield PolicyFault(
                 code="source-not-allowed",
                 message=f"{one_line(url)} is not one of the allowed sources of {where}",
-                remedy=f"add a pattern for it to allowed_sources in {where}",
+                remedy=f"add {_pattern(url)} to allowed_sources in {where}",
             )
+
+
+def _pattern(url: str) -> str:
+    """Return the pattern that covers this address alone."""
+    return one_line(url) if " " not in url else "a pattern for it"
 
 
 def check_source(name: str, url: str, settings: Settings) -> None:
@@ -417,7 +422,7 @@ def _signer_changed(
     now = f"is signed by {signer.text}" if signer else f"is not: {checks[0].reason}"
     return PolicyFault(
         code="signer-changed",
-        message=f"the lock says that it is signed by {recorded.text}, and what comes now {now}",
+        message=f"the lock says that it is signed by {recorded.text}, and this version {now}",
         remedy=f"ask its publisher; {_command(skill, '--allow-signer-change')} accepts it",
     )
 
@@ -426,7 +431,8 @@ def _not_signed(skill: SkillToJudge, check: signatures.SignatureCheck, reason: s
     accept = _command(skill, "--allow-unsigned")
     remedy = {
         "unsigned": f"ask its publisher for a signed one; {accept} accepts it as it is",
-        "unknown": f"add its signer to trusted_signers; {accept} accepts it as it is",
+        "unknown": f"add its signer to trusted_signers, such as '{_pattern(skill.url)} key "
+        f"acme.pub'; {accept} accepts it as it is",
     }.get(check.state, "ask its publisher; nothing accepts a wrong signature")
     return PolicyFault(code=_CODES[check.state], message=reason, remedy=remedy)
 
@@ -435,17 +441,19 @@ def _not_signed(skill: SkillToJudge, check: signatures.SignatureCheck, reason: s
 
 
 def verify_policy(
-    skills: Iterable[tuple[SkillToJudge, str]], settings: Settings
+    skills: Iterable[tuple[SkillToJudge, str, str]], settings: Settings
 ) -> Iterator[Drift]:
-    """Yield what the policy finds wrong in installed skills, each given with its path.
+    """Yield what the policy finds wrong in installed skills, each with its path.
 
-    The age does not count any more. They are scanned again where a setting demands a level.
+    With it comes what to do about its local edits, "" without any: that goes first. The age does
+    not count any more. They are scanned again where a setting demands a level.
     """
     scans = "scan_refuses" in settings.sources
-    for skill, path in skills:
+    for skill, path, undo in skills:
         judged = _judge_signature(skill, settings, NOTHING_ACCEPTED)
         found = _judge_content(skill, settings)[1] if scans else ()
-        for fault in (*find_source_faults(skill.url, settings), *judged.faults, *found):
+        of_content = (fault._replace(remedy=undo or fault.remedy) for fault in judged.faults)
+        for fault in (*find_source_faults(skill.url, settings), *of_content, *found):
             yield Drift(
                 name=skill.name,
                 kind="policy",

@@ -8,14 +8,21 @@ from typing import NamedTuple
 
 from skillbelt.discovery.listed_files import ListedFiles
 from skillbelt.discovery.sources import pull_all
+from skillbelt.discovery.sources.address import (
+    MAX_LABEL_CHARS,
+    MCP_COMMAND,
+    is_mcp,
+    read_command,
+)
 from skillbelt.discovery.sources.cache import CachedSource
-from skillbelt.discovery.sources.failure import SourceFailure
+from skillbelt.discovery.sources.failure import SourceFailure, redact
 from skillbelt.errors import FileUnreadable
 from skillbelt.format.skill import Skill
 from skillbelt.install.find_skills import FoundSkill
 from skillbelt.install.source_tree import FolderTree, SourceTree
 from skillbelt.install.values import SourceReference
 from skillbelt.settings import Settings
+from skillbelt.text import one_line
 from skillbelt.values import Origin
 
 
@@ -34,7 +41,7 @@ def pull_source(reference: SourceReference, settings: Settings, into: str) -> Pu
     """Fetch a source into a folder below `into`; raises SourceFailure."""
     cache = os.path.join(into, "pulled")
     pulled = pull_all(
-        [reference.url],
+        [_address(reference.url, settings)],
         cache_dir=cache,
         limits=settings.limits,
         refresh=True,
@@ -54,6 +61,27 @@ def pull_source(reference: SourceReference, settings: Settings, into: str) -> Pu
         reference = reference._replace(kind="download", source=reference.url)
     digests = _published_digests(cache, reference.url) if kind == "well-known" else {}
     return PulledSource(reference=reference, folder=folder, digests=digests)
+
+
+def _address(url: str, settings: Settings) -> str:
+    """Return what is pulled. A command and a token come from the settings, never from a source."""
+    if url.lower().startswith(MCP_COMMAND):
+        wanted = url[len(MCP_COMMAND) :]
+        for label, made in map(read_command, settings.mcp_commands):
+            if made and label == wanted:
+                return made
+        raise SourceFailure(
+            url,
+            "your settings have no command of that name",
+            code="mcp-command-wrong",
+            remedy=f"write {one_line(wanted)[:MAX_LABEL_CHARS]}=COMMAND into mcp_commands",
+        )
+    if is_mcp(url):
+        here = url.partition("#")[0]
+        for known in settings.urls:
+            if is_mcp(known) and redact(known).partition("#")[0] == here:
+                return known.partition("#")[0] + url[len(here) :]
+    return url
 
 
 def fetch_listed(tree: SourceTree, skill: FoundSkill, source: str) -> str:

@@ -11,20 +11,27 @@ import re
 from typing import NoReturn
 from urllib.parse import SplitResult, parse_qs, quote, unquote, urlsplit
 
-from skillbelt.discovery.sources.address import ARCHIVE_ENDINGS, MCP, MCP_COMMAND, expand_home
+from skillbelt.discovery.sources.address import (
+    ARCHIVE_ENDINGS,
+    MCP,
+    MCP_COMMAND,
+    expand_home,
+    is_label,
+)
 from skillbelt.discovery.sources.failure import SourceFailure, redact
 from skillbelt.errors import PathEscape
 from skillbelt.files.contain import check_relative
 from skillbelt.install.values import SourceKind, SourceReference
 from skillbelt.records import NamedTuple
+from skillbelt.settings import process_environment
 from skillbelt.text import Lazy
 
 MAX_SOURCE_CHARS = 4096
+OCI_LAYOUT = "oci-layout:"
 PACKED_ENDINGS = ARCHIVE_ENDINGS
 GITHUB = "github.com"
 _GITLAB = "gitlab.com"
 _OCI = "oci://"
-_OCI_LAYOUT = "oci-layout:"
 _CLAWHUB = "clawhub:"
 _ALIASES = {
     "coinbase/agentWallet": "coinbase/agentic-wallet-skills",
@@ -45,6 +52,7 @@ _AT_SKILL = Lazy(r"([^/]+)/([^/@]+)@(.+)")
 _SHORTHAND = Lazy(r"([^/]+)/([^/]+?)(?:/(.+?))?/?")
 _DRIVE = Lazy(r"[a-zA-Z]:[/\\]")
 _SCP = Lazy(r"(?:[A-Za-z0-9_][A-Za-z0-9._-]*@)?[A-Za-z0-9\[][A-Za-z0-9.:\[\]-]*:[^:].*")
+_SERVER = Lazy(r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]{1,5})?")
 _REPOSITORY_PART = Lazy(r"[A-Za-z0-9_.][A-Za-z0-9_.-]*")
 _PLUGIN = Lazy(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}@[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _SLUG = Lazy(r"[A-Za-z0-9][A-Za-z0-9_-]*(?:/[A-Za-z0-9][A-Za-z0-9_-]*)?")
@@ -70,6 +78,15 @@ class _Fragment(NamedTuple):
     text: str
     ref: str = ""
     skill: str = ""
+
+
+def parse_typed(text: str, *, folder: str = "") -> SourceReference:
+    """Return what a user typed, as `parse_source` does; `owner/repo` is on the host of GH_HOST."""
+    host = process_environment().get("GH_HOST", "").strip().lower() or GITHUB
+    if not _SERVER.fullmatch(host):
+        remedy = "set it to a name such as git.example.com, or unset it"
+        _refuse("GH_HOST", f"{host[:100]!r} is not the name of a host", remedy)
+    return parse_source(text, folder=folder, github_host=host)
 
 
 def parse_source(text: str, *, folder: str = "", github_host: str = GITHUB) -> SourceReference:
@@ -98,9 +115,9 @@ def check_ref(ref: str, source: str) -> str:
 def _check_text(text: str) -> str:
     text = text.strip()
     if not text:
-        _refuse(text, "the source is empty", "give a path, owner/repo or an address")
+        _refuse("source", "it is empty", "give a path, owner/repo or an address")
     if len(text) > MAX_SOURCE_CHARS:
-        _refuse(text[:100], "the source is too long", "give a shorter address")
+        _refuse(text[:100], "it is too long", "give a shorter address")
     if any(ord(char) < 32 or 127 <= ord(char) < 160 for char in text):
         _refuse("source", "it holds a control character", "type the address again")
     if text.startswith("-"):
@@ -114,13 +131,13 @@ def _check_text(text: str) -> str:
 def _parse_ours(text: str, folder: str) -> SourceReference | None:
     lowered = text.lower()
     if lowered.startswith((*MCP, MCP_COMMAND)):
-        return SourceReference(kind="mcp", source=redact(text).partition("#")[0], url=text)
+        return _parse_server(text)
     if lowered.startswith(_OCI):
         return _parse_registry(text[len(_OCI) :], text)
-    if lowered.startswith(_OCI_LAYOUT):
-        path, _, ref = text[len(_OCI_LAYOUT) :].partition("#")
+    if lowered.startswith(OCI_LAYOUT):
+        path, _, ref = text[len(OCI_LAYOUT) :].partition("#")
         place = os.path.normpath(os.path.join(folder, expand_home(path)))
-        url = f"{_OCI_LAYOUT}{place}"
+        url = f"{OCI_LAYOUT}{place}"
         return SourceReference(kind="oci", source=url, url=url, ref=ref)
     if lowered.startswith(_CLAWHUB):
         return _parse_clawhub(text[len(_CLAWHUB) :], text)
@@ -128,6 +145,31 @@ def _parse_ours(text: str, folder: str) -> SourceReference | None:
         plugin, _, marketplace = text.partition("@")
         return SourceReference(kind="marketplace", source=text, url=marketplace, subpath=plugin)
     return None
+
+
+def _parse_server(text: str) -> SourceReference:
+    """Return an MCP server. Its command and its token are in the settings alone.
+
+    A source may come from a lock or a marketplace, which must not start a program here; and it is
+    written into a lock, which is shared.
+    """
+    if text.lower().startswith(MCP_COMMAND):
+        name = text[len(MCP_COMMAND) :]
+        if not is_label(name):
+            label = name.partition("?")[0]
+            label = label if is_label(label) else "NAME"
+            _refuse(
+                f"{MCP_COMMAND}{label}",
+                "a source names no command",
+                f"write {label}=COMMAND into mcp_commands of your settings, and give "
+                f"{MCP_COMMAND}{label}",
+            )
+    elif (parts := _split_url(text)) is None or "@" in parts.netloc:
+        remedy = (
+            "write the address with its token into urls of your settings, and leave it out here"
+        )
+        _refuse(text, "an address with a token would end up in the lock", remedy)
+    return SourceReference(kind="mcp", source=text.partition("#")[0], url=text)
 
 
 def _parse_registry(name: str, text: str) -> SourceReference:

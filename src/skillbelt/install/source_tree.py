@@ -23,6 +23,7 @@ from skillbelt.files.contain import (
     make_folders,
     open_beneath,
     open_folder,
+    windows_fault,
 )
 from skillbelt.records import NamedTuple
 from skillbelt.text import Lazy
@@ -121,17 +122,14 @@ def export_skill(
 
 
 def _copy(tree: SourceTree, folder: str, handle: int, budget: PullBudget) -> None:
-    names = NameTable("skill")
+    names = PortableNames()
     files: dict[str, TreeItem] = {}
     links: dict[str, TreeItem] = {}
     for path, item in walk(tree, folder):
-        check_relative(path, "skill")
-        if is_history(item.name):
-            raise Refusal(f"{path!r} is the name of a history")
         if item.kind == "folder":
-            names.add_folder(path)
+            names.add(path, is_folder=True)
         elif item.kind in ("file", "link"):
-            names.add_file(path)
+            names.add(path)
             (files if item.kind == "file" else links)[path] = item
         else:
             what = "a submodule" if item.kind == "submodule" else "no regular file"
@@ -147,6 +145,29 @@ def _copy(tree: SourceTree, folder: str, handle: int, budget: PullBudget) -> Non
     for path in links:
         target = read_file(tree, join(folder, path), _MAX_LINK_BYTES)
         _make_link(handle, path, target, files=files, links=links)
+
+
+class PortableNames:
+    """The names in a skill: every system can have all of them, and reads none as something else."""
+
+    def __init__(self) -> None:
+        self._table = NameTable("skill")
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def add(self, path: str, *, is_folder: bool = False) -> None:
+        """Add the path of a file; raise PathEscape or Refusal for one that is not portable."""
+        check_relative(path, "skill")
+        for name in path.split("/"):
+            if is_history(name):
+                raise Refusal(f"{path!r} is the name of a history")
+            if fault := windows_fault(name):
+                raise Refusal(f"the name {path!r} {fault}, so Windows cannot have it")
+        if is_folder:
+            self._table.add_folder(path)
+        else:
+            self._table.add_file(path)
 
 
 def is_history(name: str) -> bool:
@@ -168,7 +189,7 @@ def _make_link(
     if text.startswith("/") or leads.startswith("..") or "\0" in text or not known:
         reason = f"is a link that leads out of the skill or to nothing: {text[:100]!r}"
         raise PathEscape(path, "skill", reason)
-    if any(leads == link or leads.startswith(f"{link}/") for link in links):
+    if not links.keys().isdisjoint(_steps(posixpath.dirname(path), text)):
         raise PathEscape(path, "skill", "is a link through another link")
     parent, _, name = path.rpartition("/")
     here = make_folders(handle, parent) if parent else os.dup(handle)
@@ -176,6 +197,17 @@ def _make_link(
         os.symlink(text, name, dir_fd=here)
     finally:
         os.close(here)
+
+
+def _steps(folder: str, target: str) -> Iterator[str]:
+    """Yield every path that the kernel comes to on its way along a link, as the names say it."""
+    here = folder.split("/") if folder else []
+    for name in target.split("/"):
+        if name == "..":
+            del here[-1:]
+        elif name not in ("", "."):
+            here.append(name)
+        yield "/".join(here)
 
 
 def walk(tree: SourceTree, folder: str) -> Iterator[tuple[str, TreeItem]]:

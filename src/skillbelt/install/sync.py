@@ -196,7 +196,7 @@ def judge_installed(
 
 def _to_judge(
     verified: Iterable[VerifiedSkill], place: InstallPlace, settings: Settings
-) -> Iterator[tuple[SkillToJudge, str]]:
+) -> Iterator[tuple[SkillToJudge, str, str]]:
     """Yield what is installed, as the policy judges it; read again where a signature counts."""
     for skill in verified:
         if skill.hashes is None:
@@ -207,7 +207,8 @@ def _to_judge(
         except SourceError:  # a kind that only another tool installs
             reference = SourceReference(kind="node_modules", source=entry.source, url=entry.source)
         known = None if needs_signature(entry, reference.url, settings) else skill.hashes
-        yield skill_to_judge(entry, folder, place, reference, hashes=known), folder
+        undo = skill.drift[0].remedy if skill.edited else ""
+        yield skill_to_judge(entry, folder, place, reference, hashes=known), folder, undo
 
 
 def _plan_skill(
@@ -399,7 +400,7 @@ def _install_unpinned(
             target=scan_target(fetched.reference, entry.name, fetched.commit, fetched.skill_path),
         )
         judged = require_permitted(skill, settings, accepts)
-        stored = keep_skill(fetched.folder, settings)
+        stored = keep_skill(fetched.folder, settings, fetched.reference.source)
         pinned = _pinned(entry, stored)._replace(
             commit=fetched.commit,
             provenance=judged.provenance(fetched.provenance),

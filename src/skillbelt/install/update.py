@@ -151,7 +151,7 @@ def _newest(
         fetched = fetched._replace(name=entry.name)  # spelled differently, but the same folder
     if fetched.name != entry.name:
         raise SourceError(entry.source, f"{entry.name!r} is called {fetched.name!r} there now")
-    stored = keep_skill(fetched.folder, settings)
+    stored = keep_skill(fetched.folder, settings, fetched.reference.source)
     after = entry_for(fetched, stored, place, clients=entry.clients, before=entry)
     after = after._replace(source=entry.source, source_url=entry.source_url, ref=entry.ref)
     known = stored_of(entry)

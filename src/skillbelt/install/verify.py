@@ -192,15 +192,15 @@ def _clients(
         path = os.path.join(above, folder_name(entry.name))
         if os.path.realpath(path) == os.path.realpath(folder):
             continue
+        remedy = f"remove it, then {place.command('sync')}"
         if not os.path.lexists(path):
-            message = f"{client} has no link to it"
+            message, remedy = f"{client} has no link to it", f"{place.command('sync')} makes it"
         elif os.path.islink(path):
             message = f"is a link to {os.readlink(path)}"
         elif _has(path, hashes):
             continue
         else:
             message = "is a folder with other files than what is installed"
-        remedy = f"remove it, then {place.command('sync')}"
         yield _drift(entry, "client-link", path, message, remedy)
 
 

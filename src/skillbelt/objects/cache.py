@@ -16,7 +16,7 @@ from skillbelt.errors import ObjectError, PathEscape
 from skillbelt.files.contain import check_segment
 from skillbelt.files.locks import hold, release
 from skillbelt.files.private import make_folder
-from skillbelt.files.remove import remove_tree
+from skillbelt.files.remove import GONE, remove_tree
 from skillbelt.late import Late
 
 if TYPE_CHECKING:
@@ -89,7 +89,9 @@ def _clean(cache: str, most: int, keep: str) -> None:
     """Evict the least recently used folders until the rest is within the bound."""
     found = []
     for name in os.listdir(cache):
-        if name.endswith(_LOCK):
+        if name.startswith(GONE):  # a killed process did not finish
+            remove_tree(os.path.join(cache, name))
+        elif name.endswith(_LOCK):
             with suppress(FileNotFoundError):
                 found.append((os.stat(os.path.join(cache, name)).st_mtime, name))
     total = 0

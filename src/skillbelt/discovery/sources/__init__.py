@@ -14,6 +14,7 @@ from skillbelt.discovery.sources.address import (
     SourceFolder,
     command_source,
     is_remote,
+    read_command,
 )
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ __all__ = [
     "command_source",
     "is_remote",
     "pull_all",
+    "read_command",
 ]
 
 

@@ -57,6 +57,12 @@ def command_source(label: str, command: str) -> str:
     return f"{MCP_COMMAND}{label}?{percent_encode(command)}"
 
 
+def read_command(text: str) -> tuple[str, str]:
+    """Return the label of an entry of `mcp_commands`, and its source; "" for a wrong entry."""
+    label, _, command = text.partition("=")
+    return label.strip(), command_source(label.strip(), command.strip())
+
+
 def origin_of(kind: OriginKind, url: str) -> Origin:
     """Return the origin for display and trust: without user names and commands."""
     if kind != "mcp":

@@ -86,7 +86,7 @@ def _explain(error: Exception, source: str) -> tuple[str, str, str]:
         elsewhere = "" if error.source == source else f"{error.source}: "
         return error.code, elsewhere + error.reason, error.remedy
     if isinstance(error, ArchiveRefused):
-        remedy = "it was discarded; ask its publisher for an archive of plain files"
+        remedy = error.remedy
         return "archive-refused", error.reason, remedy
     if isinstance(error, OSError):
         return "cache-unusable", str(error), "check the folder given as cache_dir"
