@@ -227,6 +227,22 @@ def _fetch(call: TracedCall, ledger: Ledger) -> Traced:
     return _request(call, ledger)
 
 
+def _connect(call: TracedCall, ledger: Ledger) -> Traced:
+    """http.client.HTTPSConnection(host), of which methods send."""
+    return Traced(
+        text=call.first.text, labels=ledger.fetches(call.first, call.line), name="connection"
+    )
+
+
+def _request_by_connection(call: TracedCall, ledger: Ledger) -> Traced:
+    """connection.request(method, path, body, headers)."""
+    sent = merge(one for key, one in call.named.items() if key != "headers")
+    ledger.sends(Traced(labels=sent | merge(call.positional[2:3])), call.owner, call.line)
+    ledger.sends(call.argument(3, "headers"), call.owner, call.line, part="header")
+    ledger.sends(call.argument(1, "url"), call.owner, call.line, part="address")
+    return UNKNOWN
+
+
 def _socket(call: TracedCall, ledger: Ledger) -> Traced:
     target = call.first
     if target.items:
@@ -430,12 +446,14 @@ _EXACT: dict[str, Judge] = _rows(
     ("pickle.loads pickle.load marshal.loads dill.loads cPickle.loads yaml.unsafe_load", _unpickle),
     ("urlopen urllib.request.urlopen urllib.request.Request urllib.request.urlretrieve fetch "
     "axios got "
-     "requests.Request http.client.HTTPSConnection http.client.HTTPConnection navigator.sendBeacon "
+     "requests.Request navigator.sendBeacon "
      "websocket.create_connection new_WebSocket WebSocket", _fetch),
     ("socket.create_connection socket.socket.connect net.connect net.createConnection "
      "tls.connect smtplib.SMTP smtplib.SMTP_SSL ftplib.FTP", _socket),
     ("socket.gethostbyname socket.getaddrinfo socket.gethostbyname_ex dns.resolve dns.lookup "
      "dns.resolver.resolve dns.resolver.query dns.promises.resolve", _resolve),
+    ("http.client.HTTPSConnection http.client.HTTPConnection", _connect),
+    ("connection.request", _request_by_connection),
     ("wget.download", _download),
     ("open io.open codecs.open aiofiles.open", _open),
     ("sqlite3.connect aiosqlite.connect", _database),

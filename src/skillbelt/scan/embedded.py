@@ -72,7 +72,7 @@ def find_recipes(text: str) -> str:
             command = (line[1:] if line.startswith(begins[2:]) else line).strip().lstrip("@-+")
         else:
             command = _find_outside_recipe(line)
-        command = command.replace("$(shell ", "$(")
+        command = command.replace("$(shell ", "$( ")  # a `(` behind `$(` would be arithmetic
         lines.append(_MAKE_VARIABLE.sub(r"${\1}", command).replace("$$", "$"))
         goes_on = bool(command) and line.endswith("\\")
     return "\n".join(lines)

@@ -134,6 +134,8 @@ class Ledger:
         # The text of a file that lies beside the one being read, or below the skill; "" if none.
         self.read_sibling: Callable[[str], str] = lambda path: ""
         self.read_code: Callable[[str, str, int, Ledger], object] = lambda *_: None
+        # Files that one text of the skill fetched, and that another one may run.
+        self.fetched: dict[str, Traced] = {}
 
     def spend(self, steps: int = 1) -> None:
         """Count the work; raise ScanExhausted when there was too much."""
@@ -253,6 +255,11 @@ class Ledger:
             (words_of(host) - _HOST_WORDS) & self.skill_words and classify(host) == ""
         )
 
+    def keep_fetched(self, path: str, content: Traced) -> None:
+        """Remember a file that was fetched, for the other texts of the skill."""
+        if HOLE not in path and re.search(r"\w", path) and len(self.fetched) < MAX_OF_A_KIND:
+            self.fetched.setdefault(path, content)
+
     def writes_file(self, path: str, line: int, content: Traced = UNKNOWN) -> None:
         """Note a file that is written."""
         plain = path.replace("\\", "/")
@@ -340,11 +347,11 @@ class Ledger:
         secret = labels & {"credential", "service", "environment", "secret-file"}
         if secret or any(one.startswith("variable:") for one in labels):
             self.find("dns-exfiltration", line, host)
-        elif labels & {"file", "command"} and "." in address.known.partition(HOLE)[2]:
+        elif labels & {"file", "command", "system"} and "." in address.known.partition(HOLE)[2]:
             self.find("dns-exfiltration", line, host, "ask")
 
     def _remember_sent(self, host: str, labels: frozenset[str], line: int) -> None:
-        file = bool(labels & {"file", "command", "watch"})
+        file = bool(labels & {"file", "command", "watch", "system"})
         key = (host, file, self.weaker)
         if is_reserved(host) or key in self.sent:
             return

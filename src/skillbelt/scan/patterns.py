@@ -90,6 +90,16 @@ _ANYWHERE = (
           r"[0-9a-f]{16}"),
     _code("decode-and-run", "block", "[scriptblock]",
           r"\[scriptblock\]::create\([^\n]{0,200}frombase64string"),
+    _code("fetch-and-run", "ask", "source( include(",
+          r"\bsource\(\s{0,9}(?:url\(\s{0,9})?['\"]https?://"
+          r"|\binclude\(\s{0,9}(?:[\w.]{1,30}\()?(?:download\(\s{0,9})?['\"]https?://"),
+    _code("dynamic-code", "ask", "[scriptblock]",
+          r"\[scriptblock\]::create\(\s{0,9}(?!['\"])[^\n]{1,200}"),
+    _code("reflective-call", "ask", "[char[]]",
+          r"\[char\[\]\]\s{0,9}\(\s{0,9}\d{2,3}(?:\s{0,9},\s{0,9}\d{2,3}){8,}"),
+    _code("data-to-unknown-host", "ask", "document.cookie localstorage sessionstorage",
+          r"(?:document\.cookie|json\.stringify\(\s{0,9}(?:window\.)?(?:local|session)storage\b)"
+          r"[\s\S]{0,400}?(?:\.src\s{0,9}=|sendbeacon\(|fetch\(|\.open\(|axios\b)[^\n]{0,60}https?://"),
     _code("reflective-call", "ask", "gcm get-command",
           r"\b(?:gcm|get-command)\s+['\"]?(?:i\*x|i\*e\*x?|\*ke-ex\*|in\*ex\w*\*|i\?x|\?ex|ie\?)"),
     _code("fetch-and-run", "ask", "certutil bitsadmin",
@@ -151,8 +161,16 @@ _READS = Lazy(
 )
 
 
+# The switch of a request, in a list of words, behind which a file stands.
+_UPLOADS = Lazy(
+    r"['\"](?:-F|-T|-d|--form|--upload-file|--data(?:-binary|-raw)?)['\"]\s{0,9},"
+    r"(?:[^\n]{0,60}@|\s{0,9}&?\w)"
+)
+
+
 def _takes_file(text: str) -> bool:
-    return _POSTS.search(text) is not None and _READS.search(text) is not None
+    reads_and_posts = _POSTS.search(text) is not None and _READS.search(text) is not None
+    return reads_and_posts or _UPLOADS.search(text) is not None
 
 
 def search_code(text: str, line: int, ledger: Ledger, *, parsed: bool) -> None:
@@ -181,6 +199,7 @@ _PARTS_IN_ORDER = Lazy(
     r"(['\"])((?:\{\d\}){2,12})\1\s{0,9}-f\s{0,9}((?:['\"][^'\"\n]{1,40}['\"],?\s{0,9}){2,12})"
 )
 _PARTS_JOINED = Lazy(r"(?:['\"][\w:.-]{1,20}['\"]\s{0,3}\.\s{0,3}){1,8}['\"][\w:.-]{1,20}['\"]")
+_PARTS_ADDED = Lazy(r"(?:['\"][\w:.-]{1,20}['\"]\s{0,3}\+\s{0,3}){1,8}['\"][\w:.-]{1,20}['\"]")
 _TURNED = Lazy(r"\bstrrev\(\s{0,9}['\"](\w{3,40})['\"]")
 _HIDDEN_NAMES = frozenset(
     ("downloadstring", "downloadfile", "downloaddata", "iex", "invoke-expression", "system",
@@ -197,6 +216,11 @@ def find_composed(folded: str) -> Iterator[tuple[str, int]]:
         parts = re.findall(r"['\"]([^'\"]+)['\"]", match[3])
         order = [int(one) for one in re.findall(r"\d", match[2])]
         name = "".join(parts[one] for one in order if one < len(parts))
+        if name in _HIDDEN_NAMES:
+            yield name, line
+    plus = _PARTS_ADDED.finditer(folded) if "new-object" in folded else iter(())
+    for match, line in number_lines(plus, folded):
+        name = "".join(re.findall(r"[\w:-]+|\.", match[0]))
         if name in _HIDDEN_NAMES:
             yield name, line
     if "<?php" in folded:

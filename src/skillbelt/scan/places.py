@@ -49,7 +49,7 @@ _TABLE: tuple[tuple[PlaceClass, str], ...] = (
     # Settings that may hold a key; what is set up by hand reads them, too.
     (
         "settings",
-        r"\.kube/config|\.docker/config\.json|\.npmrc\b|\.clawdbot/|\.openclaw/(?:\.env"
+        r"\.renviron\b|\.kube/config|\.docker/config\.json|\.npmrc\b|\.clawdbot/|\.openclaw/(?:\.env"
         r"|openclaw\.json)|\.moltbot|\.claude\.json|\.huggingface/token|cache/huggingface/token",
     ),
     (
