@@ -12,8 +12,8 @@ from types import MappingProxyType
 
 from skillbelt.records import NamedTuple
 from skillbelt.scan.decoding import decode_text
-from skillbelt.scan.ledger import HOLE, UNKNOWN, Ledger, Traced, merge
-from skillbelt.scan.places import place_class, prints_token
+from skillbelt.scan.ledger import HOLE, SERVICE_OF, UNKNOWN, Ledger, Traced, merge
+from skillbelt.scan.places import place_class, prints_token, service_of
 
 _NONE: Mapping[str, Traced] = MappingProxyType({})
 
@@ -141,7 +141,7 @@ def _printed(command: str) -> frozenset[str]:
     if words[:1] and words[0] in ("curl", "wget"):
         return frozenset(("net",))
     if prints_token(command):
-        return frozenset(("service", "command"))
+        return frozenset(("service", "command", f"{SERVICE_OF}{service_of(command)}"))
     if re.search(r"find-generic-password|dump-keychain", command):
         return frozenset(("credential", "command"))
     return frozenset(("command",))

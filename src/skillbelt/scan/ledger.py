@@ -230,7 +230,7 @@ class Ledger:
             self.can("read", plain, line)
             weak = kind == "settings" or (kind == "service" and self._belongs(plain))
             self.find("credential-access", line, plain, "note" if weak else None)
-            return frozenset(("service" if kind == "settings" else kind, "file"))
+            return frozenset((kind, "file", f"{SERVICE_OF}{plain}"))
         if plain.startswith(("~", "/", "$HOME")) and plain != "/dev/null":
             self.can("read", plain, line)
         if looks_secret(plain.strip("/")) or is_env_file(plain):
@@ -332,11 +332,13 @@ class Ledger:
             self._looks_up(address, labels, line, host)
         if labels & {"credential", "history", "watch"}:
             self.find("secret-to-network", line, host)
-        elif "service" in labels:
-            own = bool(words_of(host) & self._service_words(labels))
-            self.find("secret-to-network", line, host, "note" if own else None)
         elif "environment" in labels:
             self.find("environment-to-network", line, host)
+        elif labels & {"service", "settings"}:
+            own = self._is_host_of(host, labels)
+            # Settings of an agent hold the addresses and keys of what the user has set up.
+            least: FindingKind | None = None if "service" in labels or drop else "ask"
+            self.find("secret-to-network", line, host, "note" if own else least)
         elif "secret-file" in labels and part != "header":
             self.find("secret-to-network", line, host, "block" if drop else "ask")
         else:
@@ -344,7 +346,7 @@ class Ledger:
 
     def _looks_up(self, address: Traced, labels: frozenset[str], line: int, host: str) -> None:
         """Judge a name that is looked up: a secret in it, or data before a fixed domain."""
-        secret = labels & {"credential", "service", "environment", "secret-file"}
+        secret = labels & {"credential", "service", "settings", "environment", "secret-file"}
         if secret or any(one.startswith("variable:") for one in labels):
             self.find("dns-exfiltration", line, host)
         elif labels & {"file", "command", "system"} and "." in address.known.partition(HOLE)[2]:
@@ -384,8 +386,12 @@ class Ledger:
                 self.find("data-to-unknown-host", one.line, one.host)
         self.weaker = False
 
-    def _service_words(self, labels: frozenset[str]) -> frozenset[str]:
-        return self.skill_words
+    def _is_host_of(self, host: str, labels: frozenset[str]) -> bool:
+        """Whether a host belongs to the skill, or is that of the service whose keys are sent."""
+        if words_of(host) & self.skill_words:
+            return True
+        places = " ".join(one[len(SERVICE_OF) :] for one in labels if one.startswith(SERVICE_OF))
+        return is_known(host) and any(word in host for word in words_of(places) - _PLACE_WORDS)
 
     def _sends_variable(
         self, labels: frozenset[str], host: str, line: int, *, part: str, drop: bool
@@ -469,6 +475,9 @@ class Ledger:
             self.nesting -= 1
 
 
+# Before the place that a secret comes from, in a label of it.
+SERVICE_OF = "of:"
+_PLACE_WORDS = words_of("config home users api key token json credentials auth com app www")
 _COMMON_WORDS = words_of(
     "api key token secret password access auth credentials private user client app bot admin "
     "service url host default env prod dev test app_id id my the session bearer account webhook "

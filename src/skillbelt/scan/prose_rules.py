@@ -197,9 +197,10 @@ PATTERNS = (
         |that|what|when|why|anything)\b| ?[.,;:!)]| ?$|\n| (?:and|or|but)\b)
         |\b(?:do not|don't|dont|never|must not|should not|avoid) (?:\w+ ){{0,2}}?(?:mention
         |mentioning|disclose|disclosing|reveal|revealing|report|acknowledge|discuss|log)
-        [ ](?:this|that|it(?! as\b)|these|any of this|the (?:\w+ )?(?:step|upload|transfer|backup|sync|action
-        |operation|telemetry|modification|data collection|instruction)|you(?:r| used| did| have| ran
-        |'ve))\b(?:.{{0,60}}\b(?:to|with|from|in|for) {_USER}|.{{0,30}}(?:[.!]|$|\n))
+        [ ](?:this|that|it(?! as\b)|these|any of this|the (?:\w+ )?(?:step|upload|transfer|backup
+        |sync|action|operation|telemetry|modification|data collection|instruction)|you(?:r| used
+        | did| have| ran|'ve))\b
+        (?:.{{0,60}}\b(?:to|with|from|in|for) {_USER}|.{{0,30}}(?:[.!]|$|\n))
         |\b(?:hide|conceal) (?:\w+ ){{0,5}}?from {_USER}|\bkeep (?:\w+ ){{0,5}}?(?:hidden|secret
         |invisible|confidential) (?:\w+ ){{0,2}}?from {_USER}
         |\b{_USER} (?:must|should|need) ?(?:not|never|n't)(?: \w+){{0,2}}?
@@ -266,7 +267,8 @@ PATTERNS = (
         |go on|proceed)\b.{0,20}\b(?:what(?:ever)? is|what it|the (?:steps|list))\b"""),
     # A file outside of the skill that steers
     pattern("follow-remote-text", "ask", "exis pres avai foun ther & trea pref keep foll appl "
-    "pres appe adop use copy vend merg obey carr & root home app work opt srv var tmp mnt data", r"""
+    "pres appe adop use copy vend merg obey carr & root home app work opt srv var tmp mnt "
+    "data", r"""
         \b(?:if|when|where) (?:a |the |an )?(?:\w+ ){0,3}?[`"']?/(?:root|app|home|workspace|opt|srv
         |var|tmp|mnt|data)/[\w./-]{3,120}[`"']?(?: and \S{3,120})? (?:exists?|is (?:present
         |available|found
@@ -296,6 +298,28 @@ PATTERNS = (
         |azure|env)\b[^\n]{0,140}\b(?:put|paste|write|include|add|copy|append|insert|attach|quote)\b
         [^\n]{0,90}\b(?:review|report|summary|notes?|answer|comment|title|diagram|message|commit
         |footer|output|request|response|header|description)\b"""),
+    pattern("ask-for-secret", "ask", "ask aski requ & pass code pin & acco logi one- veri six- 2fa "
+    "otp sms bank card chat",
+    r"""
+        \b(?:ask|asking|request) (?:the (?:user|person|customer)|them|him|her|for)\b[^\n]{0,80}\b
+        (?:passwords? (?:of|for|to) (?:the|their|his|her) (?:\w+ )?(?:account|bank|login|e-?mail
+        |card)
+        |(?:one-time|verification|login|six-digit|2fa|otp|sms) (?:code|password|pin)s?)\b"""),
+    pattern("ask-for-secret", "ask", "valu cont & key keys toke secr pass & mess body comm trai "
+    "foot titl url addr quer head answ repl summ repo desc",
+    r"""
+        \b(?:message|body|commit|trailer|footer|title|url|address|query|header|answer|reply|summary
+        |report|description)s?\b[^\n]{0,100}\b(?:values?
+        |contents?) of [^\n]{0,40}?\b\w{1,40}_(?:key|token
+        |secret|password|key_id)\b
+        |\b(?:values?|contents?) of [^\n]{0,40}?\b\w{1,40}_(?:key|token|secret|password|key_id)\b
+        [^\n]{0,80}\b(?:in|into|to) (?:the|your|every|each) (?:\w+ )?(?:message|body|commit|trailer
+        |footer|title|url|address|query|answer|reply|summary|report|description)\b"""),
+    pattern("ask-for-secret", "ask", "chec sear look scan insp list read & your user thei "
+    "& envi conf & keys key toke secr cred pass", r"""
+        \b(?:check|search|look through|scan|inspect|list|read)\b (?:your|the user's|their)
+        [ ](?:environment(?: variables?)?|config(?:uration)? files?)\b[^\n]{0,30}\bfor (?:any |all )
+        (?:api )?(?:keys|tokens|secrets|credentials|passwords)\b"""),
     pattern("ask-for-secret", "ask", "ente give type prov & priv seed reco mnem & key phra mnem",
     r"""
         \b(?:enter|give|type|provide|paste) (?:in )?(?:their|your|the user's|the|his|her) (?:wallet
@@ -435,7 +459,8 @@ PATTERNS = (
         |~?/?\.ssh\b|~/\.aws\b|~?/?\.aws/credentials
         |passwords? (?:files?|store)|api keys?(?: and| or|,)|browser (?:cookies|passwords)
         |wallet (?:files?|keys?)
-        |credentials? (?:files?|from (?!(?:the )?(?:env|variable|environment)))|id_(?:rsa|ed25519))"""),
+        |credentials? (?:files?|from (?!(?:the )?(?:env|variable|environment)))
+        |id_(?:rsa|ed25519))"""),
     # Posing
     pattern("fake-role", "ask", "im_s im endo sys inst syst", r"""
         <[| ]{0,2}(?:im[_ ]start|im[_ ]end|endoftext)|<<sys>>|\[/?inst\]|<system(?:-reminder
@@ -445,12 +470,12 @@ PATTERNS = (
     pattern("prerequisite-download", "block", "pass pwd & zip .zip rar .rar 7z .7z extr unzi unpa "
     "deco arch", r"""
         \.(?:zip|rar|7z)\b[\s\S]{0,250}\b(?:password|passcode|pwd|with the pass) ?(?:is\b
-        |[:=`"'(])\W{0,4}\w{3,}
+        |[:=`"'(])[ :=`"'(]{0,3}\w{3,}
         |\b(?:extract|unzip|unpack|decompress)\b[\s\S]{0,80}\b(?:password|passcode|pwd
-        |with the pass) ?(?:is\b|[:=`"'(])\W{0,4}\w{3,}
+        |with the pass) ?(?:is\b|[:=`"'(])[ :=`"'(]{0,3}\w{3,}
         |\b(?:archive)\b.{0,80}\b(?:password|passcode|pwd) ?(?:is\b|[:=])\W{0,4}\w{3,}
         |\b(?:password|passcode|pwd|with the pass) ?(?:is\b|[:=`"'(])
-        \W{0,4}\w{3,}.{0,80}\b(?:extract|unzip|unpack)\b"""),
+        [ :=`"'(]{0,3}\w{3,}.{0,80}\b(?:extract|unzip|unpack)\b"""),
     pattern("prerequisite-download", "ask", "down inst get grab & befo firs prer requ must othe "
     "will won' impo", r"""
         \b(?:download|install|grab)\b[^\n]{0,160}(?:\.(?:exe|msi|dmg|pkg|scr|bat|cmd|appimage

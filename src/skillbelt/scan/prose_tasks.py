@@ -158,6 +158,11 @@ TASK_PATTERNS: tuple[ProsePattern, ...] = (
     "says say show shows hold holds cont", r"""
         \banswer(?:s|ed)?\b[^\n]{0,80}\b(?:what(?:ever)|regardless of what|no matter what)
         [ ](?:the |its )?\w+ (?:says?|shows?|holds?|contains?)\b"""),
+    pattern("hide-from-user", "ask", "remo unin dele disa & skil plug & answ say tell repl resp "
+    "clai refu", r"""
+        \b(?:remove|uninstall|delete|disable) (?:this|the) (?:skill|plugin)\b[^\n]{0,60}\b(?:answer
+        |say|tell|reply|respond|claim|refuse)\b[^\n]{0,90}\b(?:can ?not|can't|part of|required
+        |impossible|needed)\b"""),
     # Kept from the user, in other words
     pattern("hide-from-user", "ask", "user owne cust clie they team read & rath pref not does & "
     "hear know told both see", r"""

@@ -23,7 +23,7 @@ from skillbelt.scan.markdown import (
     read_markdown,
     remote_images,
 )
-from skillbelt.scan.patterns import search_code
+from skillbelt.scan.patterns import search_code, search_plainly
 from skillbelt.scan.places import find_paths, place_class
 from skillbelt.scan.prose import Skim, fold, is_about_security, read_prose, read_skimmed
 from skillbelt.scan.values import KINDS
@@ -662,6 +662,9 @@ def _read_values(text: str, line: int, ledger: Ledger, look: _Look) -> None:
         if len(one) > 40 and one not in dull and look.read_prose(one, line + number, ledger):
             dull.add(one)
     _read_commands(text, line, ledger)
+    for command, at in embedded.find_command_values(text):
+        shell.read_shell(command, line + at, ledger)
+    search_plainly(text, line, ledger)
     settings_files.read_settings(text, line, ledger)
     for command, at in embedded.find_programs(text):
         shell.read_shell(command, line + at, ledger)

@@ -46,6 +46,12 @@ _GIFTS = (
         ("hostPath",),
         Lazy(r"(?m)hostPath:\s{0,99}(?:path:[ \t]{0,9})?[\"']?/[\"']?[ \t]{0,9}$"),
     ),
+    # Requests with their keys, copied to another server
+    _Gift(
+        "data-to-unknown-host",
+        ("mirror", "proxy_pass https"),
+        Lazy(r"(?m)^[^#\n]{0,200}\bmirror[ \t]{1,9}/[\w/]{1,60};"),
+    ),
     # Whose owner may log in
     _Gift(
         "persistence",

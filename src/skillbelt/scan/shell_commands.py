@@ -9,9 +9,9 @@ from skillbelt.launchers import PREFIXES, SHELLS
 from skillbelt.records import NamedTuple
 from skillbelt.scan.decoding import decode_text
 from skillbelt.scan.embedded import find_command_strings
-from skillbelt.scan.ledger import HOLE, UNKNOWN, Ledger, Traced, merge
+from skillbelt.scan.ledger import HOLE, SERVICE_OF, UNKNOWN, Ledger, Traced, merge
 from skillbelt.scan.package_names import judge_packages
-from skillbelt.scan.places import find_paths, place_class, prints_token
+from skillbelt.scan.places import find_paths, place_class, prints_token, service_of
 from skillbelt.text import Lazy
 
 
@@ -500,7 +500,9 @@ def _body(word: Traced, call: ShellCall, state: ShellState) -> Traced:
         return Traced(labels=content.labels | word.labels)
     if word.known == "-" or (name == "" and word.known == "@-"):
         return call.stdin
-    if call.has("-T", "--upload-file", "--post-file", "--body-file"):
+    if call.has("-T", "--upload-file", "--post-file", "--body-file") or any(
+        text.startswith(("--upload-file=", "--post-file=", "--body-file=")) for text in call.texts
+    ):
         return Traced(labels=word.labels | state.ledger.reads_file(word.known, call.line))
     return word
 
@@ -809,7 +811,8 @@ _HOME_MOUNT = Lazy(
 def _service_token(call: ShellCall, state: ShellState) -> Traced:
     """Return what programs of services print when they are asked for the token of the user."""
     asked = prints_token(f"{call.name} {' '.join(call.texts)}")
-    return Traced(labels=frozenset(("service",))) if asked else UNKNOWN
+    labels = frozenset(("service", f"{SERVICE_OF}{service_of(call.name)}"))
+    return Traced(labels=labels) if asked else UNKNOWN
 
 
 def _unpack(call: ShellCall, state: ShellState) -> Traced:
