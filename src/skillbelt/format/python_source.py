@@ -26,8 +26,16 @@ warnings.filterwarnings("ignore", module=re.escape(_FILE))
 def _has_long_name(text: str) -> bool:
     """Whether a name has more dots than the parser should be given; most texts need no pattern."""
     data = text.encode("utf-8", "surrogatepass").translate(_OUTSIDE)
-    longest = max(map(len, data.split(b"\0")))
-    return longest > _MAX_DOTTED and any("." in one[0] for one in _DOTTED.finditer(text))
+    long = [one for one in data.split(b"\0") if len(one) > _MAX_DOTTED and b"." in one]
+    return any(map(_is_dotted, long))
+
+
+def _is_dotted(part: bytes) -> bool:
+    """Whether a long part is one name; other alphabets have signs that end one, too."""
+    if part.isascii():
+        return True
+    found = _DOTTED.finditer(part.decode("utf-8", "surrogatepass"))
+    return any("." in one[0] for one in found)
 
 
 def parse_python(text: str) -> ast.Module:

@@ -57,6 +57,12 @@ install.determinate.systems nixos.org get.nextflow.io micro.mamba.pm apt.llvm.or
 sentry.io cli.sentry.dev supabase.com dl.google.com sdk.cloud.google.com packages.cloud.google.com
 aka.ms download.pytorch.org releases.hashicorp.com get.pulumi.com cursor.com windsurf.com
 """
+# As part of a form: a host that says nothing of who is behind it.
+ANONYMOUS = (
+    r"(?:[\w-]{1,60}\.){0,4}(?:"
+    + "|".join(re.escape(one) for one in f"{_HOSTING} {_DROPS} {_SHORT} github.io".split())
+    + r")\b"
+)
 _TESTING = frozenset(("localhost", "example.com", "example.org", "example.net"))
 _NO_HOST = frozenset(("md", "py", "js", "ts", "json", "sh", "txt", "html", "css", "yaml", "yml"))
 _SCHEMES = r"\b(?:https?|wss?|ftps?|tcp|udp|stratum\+tcp|socks5|hxxps?|ssh|git)"

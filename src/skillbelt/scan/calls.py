@@ -12,8 +12,8 @@ from types import MappingProxyType
 
 from skillbelt.records import NamedTuple
 from skillbelt.scan.decoding import decode_text
-from skillbelt.scan.ledger import HOLE, UNKNOWN, Ledger, Traced, merge
-from skillbelt.scan.places import place_class, prints_token
+from skillbelt.scan.ledger import HOLE, SERVICE_OF, UNKNOWN, Ledger, Traced, merge
+from skillbelt.scan.places import place_class, prints_token, service_of
 
 _NONE: Mapping[str, Traced] = MappingProxyType({})
 
@@ -141,7 +141,7 @@ def _printed(command: str) -> frozenset[str]:
     if words[:1] and words[0] in ("curl", "wget"):
         return frozenset(("net",))
     if prints_token(command):
-        return frozenset(("service", "command"))
+        return frozenset(("service", "command", f"{SERVICE_OF}{service_of(command)}"))
     if re.search(r"find-generic-password|dump-keychain", command):
         return frozenset(("credential", "command"))
     return frozenset(("command",))
@@ -225,6 +225,22 @@ def _parts(values: list[Traced], part: str) -> frozenset[str]:
 
 def _fetch(call: TracedCall, ledger: Ledger) -> Traced:
     return _request(call, ledger)
+
+
+def _connect(call: TracedCall, ledger: Ledger) -> Traced:
+    """http.client.HTTPSConnection(host), of which methods send."""
+    return Traced(
+        text=call.first.text, labels=ledger.fetches(call.first, call.line), name="connection"
+    )
+
+
+def _request_by_connection(call: TracedCall, ledger: Ledger) -> Traced:
+    """connection.request(method, path, body, headers)."""
+    sent = merge(one for key, one in call.named.items() if key != "headers")
+    ledger.sends(Traced(labels=sent | merge(call.positional[2:3])), call.owner, call.line)
+    ledger.sends(call.argument(3, "headers"), call.owner, call.line, part="header")
+    ledger.sends(call.argument(1, "url"), call.owner, call.line, part="address")
+    return UNKNOWN
 
 
 def _socket(call: TracedCall, ledger: Ledger) -> Traced:
@@ -430,12 +446,14 @@ _EXACT: dict[str, Judge] = _rows(
     ("pickle.loads pickle.load marshal.loads dill.loads cPickle.loads yaml.unsafe_load", _unpickle),
     ("urlopen urllib.request.urlopen urllib.request.Request urllib.request.urlretrieve fetch "
     "axios got "
-     "requests.Request http.client.HTTPSConnection http.client.HTTPConnection navigator.sendBeacon "
+     "requests.Request navigator.sendBeacon "
      "websocket.create_connection new_WebSocket WebSocket", _fetch),
     ("socket.create_connection socket.socket.connect net.connect net.createConnection "
      "tls.connect smtplib.SMTP smtplib.SMTP_SSL ftplib.FTP", _socket),
     ("socket.gethostbyname socket.getaddrinfo socket.gethostbyname_ex dns.resolve dns.lookup "
      "dns.resolver.resolve dns.resolver.query dns.promises.resolve", _resolve),
+    ("http.client.HTTPSConnection http.client.HTTPConnection", _connect),
+    ("connection.request", _request_by_connection),
     ("wget.download", _download),
     ("open io.open codecs.open aiofiles.open", _open),
     ("sqlite3.connect aiosqlite.connect", _database),

@@ -72,7 +72,7 @@ def find_recipes(text: str) -> str:
             command = (line[1:] if line.startswith(begins[2:]) else line).strip().lstrip("@-+")
         else:
             command = _find_outside_recipe(line)
-        command = command.replace("$(shell ", "$(")
+        command = command.replace("$(shell ", "$( ")  # a `(` behind `$(` would be arithmetic
         lines.append(_MAKE_VARIABLE.sub(r"${\1}", command).replace("$$", "$"))
         goes_on = bool(command) and line.endswith("\\")
     return "\n".join(lines)
@@ -251,6 +251,36 @@ def find_command_strings(text: str) -> Iterator[tuple[str, int]]:
             if value not in seen and len(value) >= _MIN_COMMAND and runs_something(value):
                 seen.add(value)
                 yield value, number
+
+
+# Keys of settings whose value is a command of a shell, and the mark of one in the lines below.
+_COMMAND_VALUE = Lazy(
+    r"(?m)^([ \t]*)(?:-[ \t]+)?[\"']?(?:run|script|shell|command|cmd|entry|inline|user_data"
+    r"|ansible\.builtin\.(?:shell|command)|(?:before|after)_script"
+    r"|(?:postCreate|postStart|postAttach|onCreate|updateContent|initialize)Command)[\"']?"
+    r"[ \t]*[:=][ \t]*([^\n]{3,4000})$"
+)
+_BLOCK_MARK = Lazy(r"(?:[|>][-+\d]{0,2}|<<-?~?[A-Z]{2,20})\s*\Z")
+_MAX_BLOCK_LINES = 400
+
+
+def find_command_values(text: str) -> Iterator[tuple[str, int]]:
+    """Yield the commands behind keys of settings, with their lines counted from 0."""
+    lines = text.split("\n")
+    for match, line in number_lines(_COMMAND_VALUE.finditer(text), text):
+        value = match[2].strip()
+        if _BLOCK_MARK.match(value):
+            block: list[str] = []
+            for one in lines[line + 1 : line + _MAX_BLOCK_LINES]:
+                if one.strip() and len(one) - len(one.lstrip()) <= len(match[1]):
+                    break
+                block.append(one)
+            yield "\n".join(block), line + 1
+        elif _RUNNER.search(value):
+            plain = value.rstrip(",").strip()
+            if plain[:1] in ('"', "'") and plain[-1:] == plain[:1]:
+                plain = plain[1:-1].replace('\\"', '"')
+            yield plain, line
 
 
 def _join_lines(lines: list[str], number: int) -> str:

@@ -134,6 +134,8 @@ class Ledger:
         # The text of a file that lies beside the one being read, or below the skill; "" if none.
         self.read_sibling: Callable[[str], str] = lambda path: ""
         self.read_code: Callable[[str, str, int, Ledger], object] = lambda *_: None
+        # Files that one text of the skill fetched, and that another one may run.
+        self.fetched: dict[str, Traced] = {}
 
     def spend(self, steps: int = 1) -> None:
         """Count the work; raise ScanExhausted when there was too much."""
@@ -228,7 +230,7 @@ class Ledger:
             self.can("read", plain, line)
             weak = kind == "settings" or (kind == "service" and self._belongs(plain))
             self.find("credential-access", line, plain, "note" if weak else None)
-            return frozenset(("service" if kind == "settings" else kind, "file"))
+            return frozenset((kind, "file", f"{SERVICE_OF}{plain}"))
         if plain.startswith(("~", "/", "$HOME")) and plain != "/dev/null":
             self.can("read", plain, line)
         if looks_secret(plain.strip("/")) or is_env_file(plain):
@@ -252,6 +254,11 @@ class Ledger:
         return classify(host) == "own" or bool(
             (words_of(host) - _HOST_WORDS) & self.skill_words and classify(host) == ""
         )
+
+    def keep_fetched(self, path: str, content: Traced) -> None:
+        """Remember a file that was fetched, for the other texts of the skill."""
+        if HOLE not in path and re.search(r"\w", path) and len(self.fetched) < MAX_OF_A_KIND:
+            self.fetched.setdefault(path, content)
 
     def writes_file(self, path: str, line: int, content: Traced = UNKNOWN) -> None:
         """Note a file that is written."""
@@ -325,11 +332,13 @@ class Ledger:
             self._looks_up(address, labels, line, host)
         if labels & {"credential", "history", "watch"}:
             self.find("secret-to-network", line, host)
-        elif "service" in labels:
-            own = bool(words_of(host) & self._service_words(labels))
-            self.find("secret-to-network", line, host, "note" if own else None)
         elif "environment" in labels:
             self.find("environment-to-network", line, host)
+        elif labels & {"service", "settings"}:
+            own = self._is_host_of(host, labels)
+            # Settings of an agent hold the addresses and keys of what the user has set up.
+            least: FindingKind | None = None if "service" in labels or drop else "ask"
+            self.find("secret-to-network", line, host, "note" if own else least)
         elif "secret-file" in labels and part != "header":
             self.find("secret-to-network", line, host, "block" if drop else "ask")
         else:
@@ -337,14 +346,14 @@ class Ledger:
 
     def _looks_up(self, address: Traced, labels: frozenset[str], line: int, host: str) -> None:
         """Judge a name that is looked up: a secret in it, or data before a fixed domain."""
-        secret = labels & {"credential", "service", "environment", "secret-file"}
+        secret = labels & {"credential", "service", "settings", "environment", "secret-file"}
         if secret or any(one.startswith("variable:") for one in labels):
             self.find("dns-exfiltration", line, host)
-        elif labels & {"file", "command"} and "." in address.known.partition(HOLE)[2]:
+        elif labels & {"file", "command", "system"} and "." in address.known.partition(HOLE)[2]:
             self.find("dns-exfiltration", line, host, "ask")
 
     def _remember_sent(self, host: str, labels: frozenset[str], line: int) -> None:
-        file = bool(labels & {"file", "command", "watch"})
+        file = bool(labels & {"file", "command", "watch", "system"})
         key = (host, file, self.weaker)
         if is_reserved(host) or key in self.sent:
             return
@@ -377,8 +386,12 @@ class Ledger:
                 self.find("data-to-unknown-host", one.line, one.host)
         self.weaker = False
 
-    def _service_words(self, labels: frozenset[str]) -> frozenset[str]:
-        return self.skill_words
+    def _is_host_of(self, host: str, labels: frozenset[str]) -> bool:
+        """Whether a host belongs to the skill, or is that of the service whose keys are sent."""
+        if words_of(host) & self.skill_words:
+            return True
+        places = " ".join(one[len(SERVICE_OF) :] for one in labels if one.startswith(SERVICE_OF))
+        return is_known(host) and any(word in host for word in words_of(places) - _PLACE_WORDS)
 
     def _sends_variable(
         self, labels: frozenset[str], host: str, line: int, *, part: str, drop: bool
@@ -462,6 +475,9 @@ class Ledger:
             self.nesting -= 1
 
 
+# Before the place that a secret comes from, in a label of it.
+SERVICE_OF = "of:"
+_PLACE_WORDS = words_of("config home users api key token json credentials auth com app www")
 _COMMON_WORDS = words_of(
     "api key token secret password access auth credentials private user client app bot admin "
     "service url host default env prod dev test app_id id my the session bearer account webhook "

@@ -39,7 +39,7 @@ _BLANK_LINES, _BLANK_CHARS = 41, 200
 _IN_BLANKS = bytes(code in b" \t\n" for code in range(256))
 _BLANK_RUN = b"\1" * _BLANK_LINES
 _PUSHED = Lazy(r"\S[^\n]{10,}")
-_IMAGE_ADDRESS = Lazy(r"\]\(\s{0,20}<?(https?://[^)\s<>]{1,1000})")
+_IMAGE_ADDRESS = Lazy(r"\]\(\s{0,20}<?(https?://(?:[^)\s<>]|(?<==)<){1,1000})")
 
 CodeLanguage = str
 _LANGUAGES = {

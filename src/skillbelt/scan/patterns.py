@@ -15,7 +15,7 @@ from skillbelt.scan.decoding import decode_text, opaque_blob
 from skillbelt.scan.ledger import Ledger
 from skillbelt.scan.markdown import number_lines
 from skillbelt.scan.places import find_paths, place_class
-from skillbelt.scan.values import FindingKind
+from skillbelt.scan.values import KINDS, FindingKind
 from skillbelt.text import Lazy
 
 MAX_SEARCHED = 512 * 2**10
@@ -90,6 +90,26 @@ _ANYWHERE = (
           r"[0-9a-f]{16}"),
     _code("decode-and-run", "block", "[scriptblock]",
           r"\[scriptblock\]::create\([^\n]{0,200}frombase64string"),
+    _code("fetch-and-run", "ask", "source( include(",
+          r"\bsource\(\s{0,9}(?:url\(\s{0,9})?['\"]https?://"
+          r"|\binclude\(\s{0,9}(?:[\w.]{1,30}\()?(?:download\(\s{0,9})?['\"]https?://"),
+    _code("fetch-and-run", "ask", "new url( tourl() https.get",
+          r"new url\(\s{0,9}['\"]https?://[^\n]{0,200}\.(?:text|openstream)\b[\s\S]{0,400}?"
+          r"(?:\.execute\(|\bevaluate\()"),
+    _code("data-to-unknown-host", "ask", "to program",
+          r"\bto\s{1,9}program\s{1,9}'[^'\n]{0,200}https?://"),
+    _code("fetch-and-run", "ask", "from program",
+          r"\bfrom\s{1,9}program\s{1,9}'[^'\n]{0,40}\b(?:curl|wget)\b"),
+    _code("secret-to-network", "ask", ".env",
+          r"startswith\(\s{0,9}['\"]\.env['\"]\s{0,9}\)[\s\S]{0,300}?readfile[\s\S]{0,400}?"
+          r"(?:\bfetch\(|\baxios\b|\brequest\()"),
+    _code("dynamic-code", "ask", "[scriptblock]",
+          r"\[scriptblock\]::create\(\s{0,9}(?!['\"])[^\n]{1,200}"),
+    _code("reflective-call", "ask", "[char[]]",
+          r"\[char\[\]\]\s{0,9}\(\s{0,9}\d{2,3}(?:\s{0,9},\s{0,9}\d{2,3}){8,}"),
+    _code("data-to-unknown-host", "ask", "document.cookie localstorage sessionstorage",
+          r"(?:document\.cookie|json\.stringify\(\s{0,9}(?:window\.)?(?:local|session)storage\b)"
+          r"[\s\S]{0,400}?(?:\.src\s{0,9}=|sendbeacon\(|fetch\(|\.open\(|axios\b)[^\n]{0,60}https?://"),
     _code("reflective-call", "ask", "gcm get-command",
           r"\b(?:gcm|get-command)\s+['\"]?(?:i\*x|i\*e\*x?|\*ke-ex\*|in\*ex\w*\*|i\?x|\?ex|ie\?)"),
     _code("fetch-and-run", "ask", "certutil bitsadmin",
@@ -119,7 +139,7 @@ _ANYWHERE = (
           r"unset\s+histfile|histfile=/dev/null|clear-eventlog|wevtutil\s+cl\b"),
     _code("environment-read", "ask", "env: (process.env)",
           r"(?:get-childitem|gci|dir)\s+env:[^\n]{0,80}(?:key|token|secret|pass)"
-          r"|object\.(?:keys|entries)\(process\.env\)[^\n]{0,80}(?:key|token|secret|pass)"),
+          r"|object\.(?:keys|entries)\(process\.env\)[\s\S]{0,80}(?:key|token|secret|pass)"),
 )  # fmt: skip
 _SINK = Lazy(
     r"(?i)\b(?:curl|wget|invoke-webrequest|invoke-restmethod|requests\.(?:post|put)|http\.post"
@@ -151,8 +171,24 @@ _READS = Lazy(
 )
 
 
+# The switch of a request, in a list of words, behind which a file stands.
+_UPLOADS = Lazy(
+    r"['\"](?:-F|-T|-d|--form|--upload-file|--data(?:-binary|-raw)?)['\"]\s{0,9},"
+    r"(?:[^\n]{0,60}@|\s{0,9}&?\w)"
+)
+
+
+# All variables at once, in languages that are not parsed, but where a program inherits them.
+_ALL_VARIABLES = Lazy(
+    r"\bENV\.(?:to_h(?:ash)?|select|map|inspect|to_a|sort|filter_map|reject)\b"
+    r"|(?<!append\()\bos\.Environ\(\)(?!\.{3})|\benv::vars\(\)|\bSystem\.getenv\(\)|\bSys\.getenv\(\)"
+    r"|\bGetEnvironmentVariables\(\)|\bjson_encode\(\s{0,9}(?:\$_ENV|getenv\(\))|%ENV\b"
+)
+
+
 def _takes_file(text: str) -> bool:
-    return _POSTS.search(text) is not None and _READS.search(text) is not None
+    reads_and_posts = _POSTS.search(text) is not None and _READS.search(text) is not None
+    return reads_and_posts or _UPLOADS.search(text) is not None
 
 
 def search_code(text: str, line: int, ledger: Ledger, *, parsed: bool) -> None:
@@ -160,13 +196,7 @@ def search_code(text: str, line: int, ledger: Ledger, *, parsed: bool) -> None:
     text = text[:MAX_SEARCHED]
     ledger.spend(1 + len(text) // 100)
     folded = text.lower()
-    there = {word for word in _NEEDED if word in folded}
-    for rule, kind, needs, form in _ANYWHERE if there else ():
-        if not there.isdisjoint(needs):
-            for match in form.finditer(text):
-                at = line + text.count("\n", 0, match.start())
-                ledger.find(rule, at, match[0], _usual(match[0]) or kind)
-                break
+    _search_anywhere(text, folded, line, ledger)
     for name, at in find_composed(folded):
         ledger.find("reflective-call", line + at, name)
     blob = opaque_blob(text)
@@ -176,11 +206,38 @@ def search_code(text: str, line: int, ledger: Ledger, *, parsed: bool) -> None:
         _search_unparsed(text, line, ledger)
 
 
+def search_plainly(text: str, line: int, ledger: Ledger) -> None:
+    """Note what is plain in a file of settings or data; nothing says that a program runs it."""
+    if ledger.path.endswith(_SIGNATURES):
+        return
+    text = text[:MAX_SEARCHED]
+    ledger.spend(1 + len(text) // 200)
+    _search_anywhere(text, text.lower(), line, ledger, at_most="ask")
+
+
+# What scanners look for, so that it is in them.
+_SIGNATURES = (".yar", ".yara", ".rules")
+
+
+def _search_anywhere(
+    text: str, folded: str, line: int, ledger: Ledger, *, at_most: FindingKind = "block"
+) -> None:
+    there = {word for word in _NEEDED if word in folded}
+    for rule, kind, needs, form in _ANYWHERE if there else ():
+        if not there.isdisjoint(needs):
+            for match in form.finditer(text):
+                at = line + text.count("\n", 0, match.start())
+                chosen = max(_usual(match[0]) or kind, at_most, key=KINDS.index)
+                ledger.find(rule, at, match[0], chosen)
+                break
+
+
 # Names of PowerShell and PHP that are put together, and what they hide.
 _PARTS_IN_ORDER = Lazy(
     r"(['\"])((?:\{\d\}){2,12})\1\s{0,9}-f\s{0,9}((?:['\"][^'\"\n]{1,40}['\"],?\s{0,9}){2,12})"
 )
 _PARTS_JOINED = Lazy(r"(?:['\"][\w:.-]{1,20}['\"]\s{0,3}\.\s{0,3}){1,8}['\"][\w:.-]{1,20}['\"]")
+_PARTS_ADDED = Lazy(r"(?:['\"][\w:.-]{1,20}['\"]\s{0,3}\+\s{0,3}){1,8}['\"][\w:.-]{1,20}['\"]")
 _TURNED = Lazy(r"\bstrrev\(\s{0,9}['\"](\w{3,40})['\"]")
 _HIDDEN_NAMES = frozenset(
     ("downloadstring", "downloadfile", "downloaddata", "iex", "invoke-expression", "system",
@@ -197,6 +254,11 @@ def find_composed(folded: str) -> Iterator[tuple[str, int]]:
         parts = re.findall(r"['\"]([^'\"]+)['\"]", match[3])
         order = [int(one) for one in re.findall(r"\d", match[2])]
         name = "".join(parts[one] for one in order if one < len(parts))
+        if name in _HIDDEN_NAMES:
+            yield name, line
+    plus = _PARTS_ADDED.finditer(folded) if "new-object" in folded else iter(())
+    for match, line in number_lines(plus, folded):
+        name = "".join(re.findall(r"[\w:-]+|\.", match[0]))
         if name in _HIDDEN_NAMES:
             yield name, line
     if "<?php" in folded:
@@ -231,6 +293,9 @@ def _search_unparsed(text: str, line: int, ledger: Ledger) -> None:
     if _FETCHES.search(text) and (runs := _RUNS_VALUE.search(text)):
         ledger.find("fetch-and-run", line + text.count("\n", 0, runs.start()), runs[0], "ask")
     sink = _SINK.search(text)
+    if sink and (all_of_them := _ALL_VARIABLES.search(text)):
+        number = line + text.count("\n", 0, all_of_them.start())
+        ledger.find("environment-to-network", number, all_of_them[0], "ask")
     # Parts of a path that a call joins: `Join(home, ".kube", "config")`.
     joined = _BETWEEN_PARTS.sub("/", text)
     for path, at in find_paths(joined):

@@ -49,7 +49,7 @@ _TABLE: tuple[tuple[PlaceClass, str], ...] = (
     # Settings that may hold a key; what is set up by hand reads them, too.
     (
         "settings",
-        r"\.kube/config|\.docker/config\.json|\.npmrc\b|\.clawdbot/|\.openclaw/(?:\.env"
+        r"\.renviron\b|\.kube/config|\.docker/config\.json|\.npmrc\b|\.clawdbot/|\.openclaw/(?:\.env"
         r"|openclaw\.json)|\.moltbot|\.claude\.json|\.huggingface/token|cache/huggingface/token",
     ),
     (
@@ -122,12 +122,24 @@ _PRINTS_TOKEN = Lazy(
 )
 
 
+# The hosts of services whose own programs print a token.
+_HOSTS_OF = {
+    "gcloud": "googleapis google", "gh": "github", "glab": "gitlab", "aws": "amazonaws",
+    "az": "azure microsoft",
+}  # fmt: skip
+
+
+def service_of(command: str) -> str:
+    """Return words of the hosts to which the token that a command prints belongs."""
+    return _HOSTS_OF.get(command.split(" ", 1)[0], "")
+
+
 def prints_token(command: str) -> bool:
     """Whether a command is that of a service's own program that prints the user's token."""
     return bool(_PRINTS_TOKEN.match(command))
 
 
-_ENV_FILE = Lazy(r"(?:^|/)\.env(?:\.(?!example|sample|template|dist)\w+)?$")
+_ENV_FILE = Lazy(r"(?:^|/)\.env(?:\*|\.(?!example|sample|template|dist)\w+)?$")
 
 
 def is_env_file(path: str) -> bool:

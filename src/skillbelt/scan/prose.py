@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from skillbelt.late import Late
 from skillbelt.records import NamedTuple
-from skillbelt.scan.addresses import find_urls, words_of
+from skillbelt.scan.addresses import find_urls, is_known, words_of
 from skillbelt.scan.ledger import Ledger
 from skillbelt.scan.prose_languages import OTHER_LANGUAGES
 from skillbelt.scan.prose_rules import PATTERNS, STEM, ProsePattern, lengthen
@@ -52,13 +52,14 @@ _ABOUT = Lazy(
 
 def is_about_security(words: frozenset[str]) -> bool:
     """Whether a skill is about attacks, and so speaks of them."""
-    return bool(words & _SECURITY)
+    return bool(words & _SECURITY) or words >= _RED_TEAM
 
 
 _SECURITY = words_of(
-    "security pentest red-team threat vulnerability injection malware forensics exploit attack "
+    "security pentest threat vulnerability injection malware forensics exploit attack "
     "guardrail jailbreak owasp adversarial hardening"
 )
+_RED_TEAM = words_of("red team")
 # Before a match: the sentence states what may happen, and orders nothing.
 _STATED = Lazy(r"\b(?:can|may|could|might|which|that|would|often|sometimes|they|it) (?:\w+ )?$")
 _NEGATED = Lazy(
@@ -546,6 +547,10 @@ def _note(
     whole = match[0] + _REST_OF_WORD.match(folded, match.end())[0]  # type: ignore[index]
     if one.rule in _BY_HOST and _own_host(whole, ledger):
         chosen = "note"
+    if one.by_host and all(
+        is_known(url.host) or ledger.is_own_host(url.host) for url in find_urls(whole)
+    ):
+        chosen = "note"
     at = line + _line_of(text, match, folded)
     shown = " ".join(whole.split()).strip(" .,;:!")
     ledger.can("instruction", f"{one.rule}: {shown}"[:160], at)
@@ -564,7 +569,7 @@ def _weaken(one: ProsePattern, match: re.Match[str], folded: str, *, about: bool
     stated = one.rule == "harmful-order" and bool(_STATED.search(before))
     if negated or stated or (quoted and _ABOUT.search(before)):
         return "note"
-    if quoted or about or _ABOUT.search(before):
+    if quoted or _ABOUT.search(before):
         # A skill that says that it is about security may speak of orders, and not give them.
         return "ask" if kind == "block" and not (about and quoted) else "note"
     return kind

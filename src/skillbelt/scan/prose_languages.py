@@ -68,15 +68,15 @@ OTHER_LANGUAGES: tuple[ProsePattern, ...] = (
         \b(?:ignora(?:re|te)?|dimentica(?:re|te)?|tralascia(?:re|te)?)\b.{0,30}\b(?:istruzioni
         |indicazioni|direttive|regole)\b.{0,20}\b(?:precedenti|anteriori|di sopra|originali
         |iniziali)"""),
-    pattern("hide-from-user", "ask", "uten & non senz nasc & dire info nasc avvi "
+    pattern("hide-from-user", "ask", "uten all'u dell' & non senz nasc & dire dirl info nasc avvi "
     "menz rive dici", r"""
         \bnon (?:\w+ ){0,2}?(?:dire|dirlo|informare|menzionare|rivelare|avvisare|dici)\b.{0,40}\b
         utent[ei]|\bsenza (?:informare|avvisare|dirlo|dire|chiedere)\b.{0,20}\butent[ei]
         |\bnascond\w+\b.{0,40}\butent[ei]""", negatable=False),
     pattern("send-instruction", "ask", "invi mand cari tras & chia pass segr toke "
-    "cred vari file", r"""
+    "cred vari file tutt cont", r"""
         \b(?:invia(?:re)?|manda(?:re)?|carica(?:re)?|trasmett\w+)\b.{0,80}\b(?:chiavi?|password
-        |segret[io]|tokens?|credenziali|variabili d'ambiente|file)\b.{0,100}(?:https?://
+        |segret[io]|tokens?|credenziali|variabili d'ambiente|file|tutto|contenuto)\b.{0,100}(?:https?://
         |\b(?:a|al|verso) (?:un |il |nostro )*server|@)"""),
     # Dutch and Swedish
     pattern("override-instructions", "block", "nege verg igno bort & eerd vori voor bove tidi "

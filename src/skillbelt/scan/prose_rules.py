@@ -12,6 +12,7 @@ import re
 from functools import cache
 
 from skillbelt.records import NamedTuple
+from skillbelt.scan.addresses import ANONYMOUS
 from skillbelt.scan.values import FindingKind
 from skillbelt.text import Lazy
 
@@ -24,7 +25,8 @@ class ProsePattern(NamedTuple):
     """A rule, what a match counts for, the stems it needs, and its form.
 
     `negatable` says that "never" before a match turns it into its opposite, `spans` that a match
-    may begin in one sentence and end in another.
+    may begin in one sentence and end in another, `by_host` that a host that everyone knows, or that
+    the skill is about, makes it a note.
     """
 
     rule: str
@@ -33,10 +35,17 @@ class ProsePattern(NamedTuple):
     form: re.Pattern[str]
     negatable: bool = True
     spans: bool = False
+    by_host: bool = False
 
 
 def pattern(
-    rule: str, kind: FindingKind, needs: str, form: str, *, negatable: bool = True
+    rule: str,
+    kind: FindingKind,
+    needs: str,
+    form: str,
+    *,
+    negatable: bool = True,
+    by_host: bool = False,
 ) -> ProsePattern:
     """Return a pattern; line breaks in a form are for its reader alone."""
     squeezed = "".join([part.lstrip() for part in form.split("\n")])
@@ -51,6 +60,7 @@ def pattern(
         form=Lazy(squeezed),
         negatable=negatable,
         spans=any(span in squeezed for span in _SPANS),
+        by_host=by_host,
     )
 
 
@@ -150,12 +160,13 @@ PATTERNS = (
     pattern("override-instructions", "ask", "igno disr forg over bypa circ set sett susp aban do "
     "stop not take supe repl outr & inst prom guid dire cons rest poli guar safe trai & your its "
     "syst safe prev prio usua norm stan buil ethi cont", rf"""
-        \b(?:ignore|disregard|forget|override|bypass|circumvent|set aside|setting aside|suspend
-        |abandon|do not follow|stop following|not bound by|takes? (?:precedence|priority) over
+        (?!(?:overrid|replac|supersed)\w* (?:\w+ ){{0,4}}?system prompts?\b)\b(?:ignore|disregard
+        |forget|override|bypass|circumvent|set aside|setting aside|suspend|abandon|do not follow
+        |stop following|not bound by|takes? (?:precedence|priority) over
         |supersedes?|replaces?|overrides?|outranks?)\b (?:\w+ ){{0,4}}?(?:your|its|system|safety
         |previous|prior|usual|normal|standard|built-in|ethical|content)(?: (?:own|usual|other
         |previous|prior|system|safety|user|default|policy|or|ethical|content|and))*
-        {_ORDERS}\b"""),
+        [ ]{_ORDERS}\b"""),
     pattern("override-instructions", "ask", "unre jail dan with boun free deve god unfi "
     "& you your", r"""
         \byou(?:r| are| will| must)?(?: now| act as| behave as| become
@@ -186,9 +197,10 @@ PATTERNS = (
         |that|what|when|why|anything)\b| ?[.,;:!)]| ?$|\n| (?:and|or|but)\b)
         |\b(?:do not|don't|dont|never|must not|should not|avoid) (?:\w+ ){{0,2}}?(?:mention
         |mentioning|disclose|disclosing|reveal|revealing|report|acknowledge|discuss|log)
-        [ ](?:this|that|it|these|any of this|the (?:\w+ )?(?:step|upload|transfer|backup|sync|action
-        |operation|telemetry|modification|data collection|instruction)|you(?:r| used| did| have| ran
-        |'ve))\b(?:.{{0,60}}\b(?:to|with|from|in|for) {_USER}|.{{0,30}}(?:[.!]|$|\n))
+        [ ](?:this|that|it(?! as\b)|these|any of this|the (?:\w+ )?(?:step|upload|transfer|backup
+        |sync|action|operation|telemetry|modification|data collection|instruction)|you(?:r| used
+        | did| have| ran|'ve))\b
+        (?:.{{0,60}}\b(?:to|with|from|in|for) {_USER}|.{{0,30}}(?:[.!]|$|\n))
         |\b(?:hide|conceal) (?:\w+ ){{0,5}}?from {_USER}|\bkeep (?:\w+ ){{0,5}}?(?:hidden|secret
         |invisible|confidential) (?:\w+ ){{0,2}}?from {_USER}
         |\b{_USER} (?:must|should|need) ?(?:not|never|n't)(?: \w+){{0,2}}?
@@ -253,6 +265,67 @@ PATTERNS = (
     "work & what list step ther", r"""
         \b(?:open|visit|fetch|load|read|check)\b.{0,40}https?://\S++.{0,40}\b(?:carry on|continue
         |go on|proceed)\b.{0,20}\b(?:what(?:ever)? is|what it|the (?:steps|list))\b"""),
+    # A file outside of the skill that steers
+    pattern("follow-remote-text", "ask", "exis pres avai foun ther & trea pref keep foll appl "
+    "pres appe adop use copy vend merg obey carr & root home app work opt srv var tmp mnt "
+    "data", r"""
+        \b(?:if|when|where) (?:a |the |an )?(?:\w+ ){0,3}?[`"']?/(?:root|app|home|workspace|opt|srv
+        |var|tmp|mnt|data)/[\w./-]{3,120}[`"']?(?: and \S{3,120})? (?:exists?|is (?:present
+        |available|found
+        |there))\b[^\n]{0,30}?
+        \b(?:treat|prefer|keep|follow|apply|preserve|append|adopt|use|copy|vendor|merge|obey
+        |carry)\b"""),
+    pattern("follow-remote-text", "ask", "loca file & defi gove spec dete cont & root home app "
+    "work opt srv var tmp mnt data", r"""
+        \blocal (?:file|note|policy|manifest) [`"']?/(?:root|app|home|workspace|opt|srv|var|tmp
+        |mnt|data)/
+        [\w./-]{3,120}[`"']? (?:defines|governs|specifies|determines|controls)\b"""),
+    pattern("follow-remote-text", "ask", "foll trea exec obey hono act carr appl & any all ever "
+    "embe foun & inst dire comm & docu page mess emai mail text meta file cont issu comm imag "
+    "resu data", r"""
+        \b(?:follow|treat|execute|obey|honou?r|act on|carry out|apply)\b
+        (?:(?!\b(?:overrid|ignor|not\b|never|reject|refus))[^\n]){0,90}\b(?:any|all|every|including)
+        (?: \w+){0,2}? (?:instructions?|directives?|commands?|requests?)\b[^\n]{0,30}\b(?:found
+        |embedded|contained|written|inside|hidden|appearing)\b[^\n]{0,30}\b(?:documents?|pages?
+        |messages?|e-?mails?|text|metadata|files?|content|issues?|comments?|images?|results?|data)
+        \b"""),
+    # A file of keys, and where its content goes
+    pattern("ask-for-secret", "ask", "pgpa ssh aws netr npmr pypi kube dock gnup conf git- azur "
+    "env & put past writ incl add copy appe inse atta quot & read look cat run open take copy get",
+    r"""
+        \b(?:look (?:it|them|\w+) up|read|cat|run|open|take|copy|get)\b[^\n]{0,60}?(?:~/|(?<![\w/]))
+        \.(?:pgpass|ssh|aws|netrc|npmrc|pypirc|kube|docker|gnupg|config/gh|git-credentials
+        |azure|env)\b[^\n]{0,140}\b(?:put|paste|write|include|add|copy|append|insert|attach|quote)\b
+        [^\n]{0,90}\b(?:review|report|summary|notes?|answer|comment|title|diagram|message|commit
+        |footer|output|request|response|header|description)\b"""),
+    pattern("ask-for-secret", "ask", "ask aski requ & pass code pin & acco logi one- veri six- 2fa "
+    "otp sms bank card chat",
+    r"""
+        \b(?:ask|asking|request) (?:the (?:user|person|customer)|them|him|her|for)\b[^\n]{0,80}\b
+        (?:passwords? (?:of|for|to) (?:the|their|his|her) (?:\w+ )?(?:account|bank|login|e-?mail
+        |card)
+        |(?:one-time|verification|login|six-digit|2fa|otp|sms) (?:code|password|pin)s?)\b"""),
+    pattern("ask-for-secret", "ask", "valu cont & key keys toke secr pass & mess body comm trai "
+    "foot titl url addr quer head answ repl summ repo desc",
+    r"""
+        \b(?:message|body|commit|trailer|footer|title|url|address|query|header|answer|reply|summary
+        |report|description)s?\b[^\n]{0,100}\b(?:values?
+        |contents?) of [^\n]{0,40}?\b\w{1,40}_(?:key|token
+        |secret|password|key_id)\b
+        |\b(?:values?|contents?) of [^\n]{0,40}?\b\w{1,40}_(?:key|token|secret|password|key_id)\b
+        [^\n]{0,80}\b(?:in|into|to) (?:the|your|every|each) (?:\w+ )?(?:message|body|commit|trailer
+        |footer|title|url|address|query|answer|reply|summary|report|description)\b"""),
+    pattern("ask-for-secret", "ask", "chec sear look scan insp list read & your user thei "
+    "& envi conf & keys key toke secr cred pass", r"""
+        \b(?:check|search|look through|scan|inspect|list|read)\b (?:your|the user's|their)
+        [ ](?:environment(?: variables?)?|config(?:uration)? files?)\b[^\n]{0,30}\bfor (?:any |all )
+        (?:api )?(?:keys|tokens|secrets|credentials|passwords)\b"""),
+    pattern("ask-for-secret", "ask", "ente give type prov & priv seed reco mnem & key phra mnem",
+    r"""
+        \b(?:enter|give|type|provide|paste) (?:in )?(?:their|your|the user's|the|his|her) (?:wallet
+        |own|\w+'s)? ?(?:private key|seed phrase|recovery phrase|mnemonic)\b(?! (?:file|path|in a))
+        [^\n]{0,60}\b(?:to (?:confirm|verify|activate|unlock|continue|claim|restore)|when prompted
+        |here|below)\b"""),
     pattern("ask-for-secret", "ask", "env & valu & quot incl past copy put ment list repe & "
     "comm body "
     "summ note mess answ repo outp", r"""
@@ -268,11 +341,12 @@ PATTERNS = (
         [^\n]{0,20}?(?:https?://|(?<![\w.+-])[\w.+-]++@(?!example)[\w-]+\.[a-z]{2,})"""),
     pattern("send-instruction", "ask",
     f"{_SEND_STEMS} & {_SECRET_STEMS} {_DATA_STEMS} & {_AWAY_STEMS}", rf"""
-        {_ORDER}{_SEND}.{{0,140}}\b(?:{SECRETS}|{_DATA})\b.{{0,160}}{_AWAY}
-        |\b(?:{SECRETS}|{_DATA})\b.{{0,100}}\b(?:must be |should be |has to be |have to be |to be
-        |is |are |and |then )(?:sent|uploaded|posted|forwarded|transmitted|submitted|synced
+        {_ORDER}{_SEND}.{{0,140}}(?<!\w)(?:{SECRETS}|{_DATA})\b.{{0,160}}{_AWAY}
+        |(?<!\w)(?:{SECRETS}|{_DATA})\b.{{0,100}}\b(?:must be |should be |has to be
+        [ ]|have to be |to be
+        [ ]|is |are |and |then )(?:sent|uploaded|posted|forwarded|transmitted|submitted|synced
         |backed up|e-?mailed|{_SEND}).{{0,120}}{_AWAY}
-        |{_ORDER}{_SEND}.{{0,60}}{_AWAY}.{{0,120}}\b(?:{SECRETS}|{_DATA})\b"""),
+        |{_ORDER}{_SEND}.{{0,60}}{_AWAY}.{{0,120}}(?<!\w)(?:{SECRETS}|{_DATA})\b"""),
     pattern("send-instruction", "ask", "bcc cc forw send emai e-ma copy & copy copi repo summ resu "
     "outp docu file data atta ever cont", r"""
         \b(?:bcc|cc|forward|send|e-?mail|copy)\b(?>.{0,80}?\b(?:copy|copies|report|summary|result
@@ -362,7 +436,8 @@ PATTERNS = (
     pattern("ask-for-secret", "ask", f"incl echo repe prin outp disp embe weav hard past list ment "
     f"& {_SECRET_STEMS} & verb resp repl summ comm mess answ", rf"""
         \b(?:include|echo|repeat|print|output|display|embed|weave|hard-?code|paste|list|mention
-        |echoing)\w*\b.{{0,80}}\b{SECRETS}\b.{{0,80}}\b(?:verbatim|in (?:the|your|every|each|all
+        |echoing)\w*\b.{{0,80}}(?<!\w){SECRETS}\b.{{0,80}}\b(?:verbatim|in (?:the|your|every|each
+        |all
         |any) (?:\w+ )?(?:response|reply|summary|commit|message|comment|answer))"""),
     pattern("ask-for-secret", "ask", f"prin log echo dump writ expo comm & {_SECRET_STEMS} & log "
     "log- logs cons stdo outp read repo chat publ", rf"""
@@ -384,7 +459,8 @@ PATTERNS = (
         |~?/?\.ssh\b|~/\.aws\b|~?/?\.aws/credentials
         |passwords? (?:files?|store)|api keys?(?: and| or|,)|browser (?:cookies|passwords)
         |wallet (?:files?|keys?)
-        |credentials? (?:files?|from)|id_(?:rsa|ed25519))"""),
+        |credentials? (?:files?|from (?!(?:the )?(?:env|variable|environment)))
+        |id_(?:rsa|ed25519))"""),
     # Posing
     pattern("fake-role", "ask", "im_s im endo sys inst syst", r"""
         <[| ]{0,2}(?:im[_ ]start|im[_ ]end|endoftext)|<<sys>>|\[/?inst\]|<system(?:-reminder
@@ -394,12 +470,12 @@ PATTERNS = (
     pattern("prerequisite-download", "block", "pass pwd & zip .zip rar .rar 7z .7z extr unzi unpa "
     "deco arch", r"""
         \.(?:zip|rar|7z)\b[\s\S]{0,250}\b(?:password|passcode|pwd|with the pass) ?(?:is\b
-        |[:=`"'(])\W{0,4}\w{3,}
+        |[:=`"'(])[ :=`"'(]{0,3}\w{3,}
         |\b(?:extract|unzip|unpack|decompress)\b[\s\S]{0,80}\b(?:password|passcode|pwd
-        |with the pass) ?(?:is\b|[:=`"'(])\W{0,4}\w{3,}
+        |with the pass) ?(?:is\b|[:=`"'(])[ :=`"'(]{0,3}\w{3,}
         |\b(?:archive)\b.{0,80}\b(?:password|passcode|pwd) ?(?:is\b|[:=])\W{0,4}\w{3,}
         |\b(?:password|passcode|pwd|with the pass) ?(?:is\b|[:=`"'(])
-        \W{0,4}\w{3,}.{0,80}\b(?:extract|unzip|unpack)\b"""),
+        [ :=`"'(]{0,3}\w{3,}.{0,80}\b(?:extract|unzip|unpack)\b"""),
     pattern("prerequisite-download", "ask", "down inst get grab & befo firs prer requ must othe "
     "will won' impo", r"""
         \b(?:download|install|grab)\b[^\n]{0,160}(?:\.(?:exe|msi|dmg|pkg|scr|bat|cmd|appimage
@@ -410,6 +486,28 @@ PATTERNS = (
         |important)\b[\s\S]{0,160}\bdownload\b[\s\S]{0,120}(?:\.(?:exe|msi|dmg|pkg|scr|bat|zip|rar
         |7z)\b|releases/download)[\s\S]{0,200}\b(?:run|open|execute|launch|extract
         |double-?click)"""),
+    # A made-up program, from a host that says nothing of who is behind it
+    pattern("prerequisite-download", "ask", "http & down inst get grab visi & requ must need befo "
+    "firs prer nece", rf"""
+        \b(?:must be installed|to be installed|is (?:required|needed|necessary)|requires?
+        |prerequisites?|must (?:first )?install|before (?:using|you|proceeding|running)|first
+        )\b[\s\S]{{0,200}}?\b(?:download|install|get|grab|visit)\w*\b[^\n]{{0,120}}?
+        https?://{ANONYMOUS}
+        |\b(?:download|install|get|grab|visit)\w*\b[^\n]{{0,120}}?https?://{ANONYMOUS}
+        [^\n]{{0,200}}\b(?:before (?:using|you|proceeding|running)|prerequisite|must be
+        |is required|will not work
+        |won't work)\b"""),
+    pattern("prerequisite-download", "ask", "http & requ need nece & setu set inst down get & skil "
+    "work run use", r"""
+        \b(?:is|are) (?:required|needed|necessary) (?:for|before|to)\b[^\n]{0,40}\b(?:skill|work|run
+        |use)\w*\b[\s\S]{0,120}?\b(?:set ?up|install(?:er|ation)?|download|get it)\b[^\n]{0,40}?
+        https?://\S""", by_host=True),
+    pattern("prerequisite-download", "ask", "http & down inst & from & inst wind maco linu cli "
+    "tool app prog clie util vers", rf"""
+        \b(?:download|install)(?:ed)?\b(?=[^\n]{{0,200}}\b(?:install|windows|macos|linux|cli|tool
+        |app
+        |program|client|utility|version)\b)[^\n]{{0,60}}\bfrom\b[^\n]{{0,40}}?
+        https?://{ANONYMOUS}"""),
     pattern("paste-command", "ask", "past copy & term comm powe cons shel run exec & http", r"""
         \b(?:visit|open|go to|navigate to|follow|see|from)\b.{0,160}https?://\S++[\s\S]{0,160}?\b
         (?:copy|paste)\b.{0,100}\b(?:terminal|command prompt|powershell|console|shell|command line)
@@ -450,6 +548,10 @@ PATTERNS = (
         |passphrase|key)\b)[\s\S]{0,520}?\b(?:delete|remove|erase|shred)\b (?:\w+ ){0,4}?(?:original
         |unencrypted|other versions|source file)"""),
     # Words into what lasts
+    pattern("agent-file-change", "ask", "add appe writ inse save stor put & clau code gemi open "
+    "& clau agen gemi memo soul", r"""
+        \b(?:add|append|write|insert|save|store|put)\b[^\n]{0,100}~/\.(?:claude|codex|gemini
+        |openclaw)/(?:claude|agents|gemini|memory|soul)\.md\b"""),
     pattern("agent-file-change", "ask", "add appe writ inse inje save stor put pers copy reme & "
     "clau agen memo soul hear gemi iden long pers perm", r"""
         \b(?:add|append|write|insert|inject|save|store|put|persist|copy)\b.{0,120}\b(?:claude

@@ -35,8 +35,9 @@ TASK_PATTERNS: tuple[ProsePattern, ...] = (
     # Money
     pattern("harmful-order", "ask", "repl chan set use upda redi rout swit send tran pay & acco "
     "iban bank rout wall paye payo reci bene", rf"""
-        {_ORDER}(?:replace|change|set|use|update|redirect|route|switch|transfer|pay|send)\b.{{0,80}}
-        \b(?:account (?:number|no)|iban|bank (?:details|account)|routing number|wallet address
+        {_ORDER}(?:replace|change|set|use|update|redirect|route|switch|transfer|pay|send)\b
+        .{{0,160}}\b(?:account (?:number|no)|iban|bank (?:details|account)|routing number
+        |wallet address
         |payee|payout|beneficiary|payment (?:address|recipient|details))\b.{{0,50}}?
         (?:\d[\d -]{{6,}}|\b[a-z]{{2}}\d{{2}}[a-z0-9 ]{{8,}}|\b0x[0-9a-f]{{8,}}|{_MAIL})"""),
     pattern("harmful-order", "ask", "infl skim undi hidd over unde pad rais incr & fee char amou "
@@ -157,6 +158,11 @@ TASK_PATTERNS: tuple[ProsePattern, ...] = (
     "says say show shows hold holds cont", r"""
         \banswer(?:s|ed)?\b[^\n]{0,80}\b(?:what(?:ever)|regardless of what|no matter what)
         [ ](?:the |its )?\w+ (?:says?|shows?|holds?|contains?)\b"""),
+    pattern("hide-from-user", "ask", "remo unin dele disa & skil plug & answ say tell repl resp "
+    "clai refu", r"""
+        \b(?:remove|uninstall|delete|disable) (?:this|the) (?:skill|plugin)\b[^\n]{0,60}\b(?:answer
+        |say|tell|reply|respond|claim|refuse)\b[^\n]{0,90}\b(?:can ?not|can't|part of|required
+        |impossible|needed)\b"""),
     # Kept from the user, in other words
     pattern("hide-from-user", "ask", "user owne cust clie they team read & rath pref not does & "
     "hear know told both see", r"""
@@ -164,6 +170,19 @@ TASK_PATTERNS: tuple[ProsePattern, ...] = (
         |be (?:told|bothered)|see) (?:about|of|with)\b"""),
     pattern("hide-from-user", "ask", "call reas & no & say ment", r"""
         \bthere is no (?:call|reason) to (?:say|mention) (?:so|it|this|that)\b"""),
+    pattern("slanted-result", "ask", "what rega matt & numb data resu figu evid fact meas & say "
+    "says show sugg", r"""
+        \b(?:whatever|regardless of what|no matter what) the (?:numbers|data|results?|figures
+        |evidence
+        |facts|measurements?) (?:says?|shows?|suggests?)\b"""),
+    pattern("slanted-result", "ask", "roun adju nudg & down up & othe riva comp pric scor", r"""
+        \b(?:round|adjust|nudge) (?:its|their|our|his|her|the) (?:\w+ )?(?:prices?|scores?|numbers
+        |costs?|figures) (?:down|up)\b[^\n]{0,80}\b(?:others?|rivals?|competitors?)\b"""),
+    pattern("harmful-order", "ask", "tran send pool move depo & eth btc sol usdc usdt fund toke "
+    "cryp coin bala & wall trea addr", r"""
+        \b(?:transfer|send|pool|move|deposit)\b (?:\w+ ){0,2}?(?:user's|users'|their|his|her|your)
+        [ ](?:\w+ )?(?:eth|btc|sol|usdc|usdt|funds|tokens|crypto\w*|coins|balance)\b[^\n]{0,60}\b
+        (?:to|into|with) (?:the|our|a|this) (?:\w+ ){0,3}?(?:wallet|treasury|address)\b"""),
     # Consent that is claimed
     pattern("skip-asking", "ask", "turn swit & off & perm conf appr cons & prom dial ques chec "
     "requ",
@@ -261,8 +280,9 @@ TASK_PATTERNS: tuple[ProsePattern, ...] = (
         |putt|send|mail|collect|gather|jott|writ)\w* [^\n]{{0,40}}?{SECRETS}"""),
     pattern("hide-from-user", "ask", "neve not does leav without with & brin ment out & up it", r"""
         \b(?:never|does not|do not|doesn't|don't) (?:bring|brings) (?:it|this|that|them) up\b
-        |\bleave (?:it|this|that|them) out of (?:your|the|any) (?:summary|report|answer|reply
-        |response)\b(?!,? but (?:say|tell|name|note|mention))"""),
+        |\bleav(?:e|es|ing) (?:it|them|(?:this|that)(?: \w+)?) out of
+        (?: (?:your|the|any|all|its|code))* (?:summar(?:y|ies)|reports?|answers?|repl(?:y|ies)
+        |responses?|reviews?|documentation)\b(?!,? but (?:say|tell|name|note|mention))"""),
     pattern("hide-from-user", "ask", "so & nobo no & wond noti asks sees", r"""
         \bso (?:that )?no(?:body| one) (?:wonders|notices|asks|sees)\b"""),
     pattern("hide-from-user", "ask", "not & subj & disc discl repo", r"""
@@ -281,9 +301,10 @@ TASK_PATTERNS: tuple[ProsePattern, ...] = (
         |included|embedded|appended|copied)\b[^\n]{0,40}\b(?:body|headers?|url|query|request|footer
         |form|comment)\b"""),
     pattern("send-instruction", "ask", "agen assi it he she mode clau & uplo send mail post copi "
-    "forw & hist cred pass key keys toke secr env ssh conv & http @", rf"""
+    "forw expo & whol enti all hist cred pass key keys toke secr env ssh conv & http @", rf"""
         \b(?:agent|assistant|it|he|she|model|claude) (?:\w+ )?(?:uploads|sends|mails|posts|copies
-        |forwards)\b [^\n]{{0,40}}?(?:{SECRETS}|history|conversations?)[^\n]{{0,60}}(?:https?://
+        |forwards|exports)\b [^\n]{{0,40}}?(?:{SECRETS}|history|conversations?|whole|entire|all)
+        [^\n]{{0,60}}(?:https?://
         |@[\w-]+\.)"""),
     pattern("send-instruction", "ask", "brow cred pass key keys wall cook ssh & hand pass give & "
     "tran http over @", r"""

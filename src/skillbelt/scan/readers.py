@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from skillbelt.check.danger import find_secrets
 from skillbelt.late import Late
+from skillbelt.scan.addresses import find_urls, is_known, is_reserved
 from skillbelt.scan.decoding import decode_text, find_spelled, has_run, is_sentence
 from skillbelt.scan.ledger import Ledger
 from skillbelt.scan.markdown import (
@@ -22,7 +23,7 @@ from skillbelt.scan.markdown import (
     read_markdown,
     remote_images,
 )
-from skillbelt.scan.patterns import search_code
+from skillbelt.scan.patterns import search_code, search_plainly
 from skillbelt.scan.places import find_paths, place_class
 from skillbelt.scan.prose import Skim, fold, is_about_security, read_prose, read_skimmed
 from skillbelt.scan.values import KINDS
@@ -30,12 +31,20 @@ from skillbelt.text import Lazy, hidden
 from skillbelt.values import SKILL_FILE
 
 if TYPE_CHECKING:
-    from skillbelt.scan import embedded, javascript, package_names, python_code, shell
+    from skillbelt.scan import (
+        embedded,
+        javascript,
+        package_names,
+        python_code,
+        settings_files,
+        shell,
+    )
 else:  # cost: 10 ms, each only for files or blocks in its language
     embedded = Late("skillbelt.scan.embedded")
     package_names = Late("skillbelt.scan.package_names")
     javascript = Late("skillbelt.scan.javascript")
     python_code = Late("skillbelt.scan.python_code")
+    settings_files = Late("skillbelt.scan.settings_files")
     shell = Late("skillbelt.scan.shell")
 
 MAX_TEXT = 512 * 2**10
@@ -63,7 +72,7 @@ _SHEBANG = Lazy(r"#!.*?\b(?:(python)|(node|deno|bun)|((?:ba|z|da|k)?sh))")
 _COMMAND_NAMES = (
     r"(?:\$ |# |> )?(?:sudo |env )?(?:curl|wget|bash|sh|npm|npx|pip3?|python3?|node"
     r"|git|cat|echo|cd|rm|chmod|mkdir|brew|apt(?:-get)?|docker|export|uvx?|powershell|eval|nc|base64"
-    r"|openssl|crontab|scp|ssh|tar|unzip|xattr|osascript|launchctl)\b"
+    r"|openssl|crontab|scp|ssh|tar|unzip|xattr|osascript|launchctl|for \w{1,20} in)\b"
 )
 # A block without a language is shell if it begins like a command.
 _COMMAND = Lazy(rf"(?m)^[^\S\n]*{_COMMAND_NAMES}")
@@ -126,6 +135,8 @@ def kind_of_text(path: str, text: str) -> str:
         return "makefile"
     if name.startswith(("dockerfile", "containerfile")):
         return "dockerfile"
+    if name in ("rprofile", ".rprofile"):
+        return "other"
     if name in _SHELL_FILES or name.startswith(("pre-", "post-")) or "hooks/" in path:
         return "shell"
     return "data"
@@ -167,6 +178,8 @@ def _read_text_file(kind: str, text: str, ledger: Ledger) -> None:
         ledger.find("secret-in-text", line, what)
     if kind == "markdown":
         read_document(text, ledger)
+        if splitext(ledger.path)[1].lower() in _PAGES:
+            _read_page_scripts(text, ledger)
     elif kind == "text":
         read_plain(text, ledger)
     elif kind in ("data", "requirements", "package", "notebook"):
@@ -180,6 +193,23 @@ def _read_text_file(kind: str, text: str, ledger: Ledger) -> None:
     else:
         read_code(text, kind, 1, ledger)
         _read_comments(text, 1, ledger, None)
+
+
+_PAGE_SCRIPT = Lazy(r"(?i)<script\b[^>]{0,500}>")
+
+
+def _read_page_scripts(text: str, ledger: Ledger) -> None:
+    """Note what the scripts of a page do."""
+    folded = text.lower() if "</" in text else ""
+    at = counted = 0
+    line = 1
+    while (opened := _PAGE_SCRIPT.search(text, at)) is not None:
+        end = folded.find("</script", opened.end())
+        at = end if end >= 0 else len(text)
+        line += text.count("\n", counted, opened.end())
+        counted = opened.end()
+        if "json" not in opened[0]:
+            read_code(text[opened.end() : at], "javascript", line, ledger)
 
 
 # Files of which only some lines are code.
@@ -364,7 +394,7 @@ def _read_paragraph(paragraph: Paragraph, ledger: Ledger, look: _Look) -> None:
             shell.read_shell(_PROMPT.sub("", text), line, ledger)
     for address, at in remote_images(text) if "![" in text else ():
         if "{" in address or re.search(
-            r"[?&]\w+=.{0,3}(?:data|secret|token|env|content|\$)", address
+            r"[?&]\w+=(?:.{0,3}(?:data|secret|token|env|content|\$)|[<\[])", address
         ):
             ledger.find("send-instruction", line + at, address)
 
@@ -376,6 +406,23 @@ def _note_paths(text: str, line: int, ledger: Ledger) -> None:
     for path, at in find_paths(text):
         if place_class(path) in ("credential", "service", "settings", "history"):
             ledger.can("read", path, line + text.count("\n", 0, at))
+            _judge_key_and_host(path, text[at : at + _NEAR], line + text.count("\n", 0, at), ledger)
+
+
+def _judge_key_and_host(path: str, after: str, line: int, ledger: Ledger) -> None:
+    """Note keys and, right behind them, a host that nothing is known of, in any other language.
+
+    A guide in English says what both are for; what it orders is found by its words.
+    """
+    if "://" not in after or place_class(path) == "settings" or _ENGLISH.search(after):
+        return
+    for found in find_urls(after, 3):
+        if not is_known(found.host) and not is_reserved(found.host):
+            ledger.find("send-instruction", line, f"{path} … {found.host}")
+
+
+_NEAR = 200
+_ENGLISH = Lazy(r"(?i)\b(?:the|and|to|with|your|see|for|from|is|are|of|this|at)\b")
 
 
 @lru_cache(maxsize=256)
@@ -558,6 +605,7 @@ def read_plain(text: str, ledger: Ledger) -> None:
         _read_paragraph(paragraph, ledger, look)
     for paragraph in find_padded(text):
         ledger.find("padded-text", paragraph.line, paragraph.text)
+    settings_files.read_settings(text, 1, ledger)
 
 
 def _read_data(text: str, kind: str, ledger: Ledger) -> None:
@@ -614,6 +662,10 @@ def _read_values(text: str, line: int, ledger: Ledger, look: _Look) -> None:
         if len(one) > 40 and one not in dull and look.read_prose(one, line + number, ledger):
             dull.add(one)
     _read_commands(text, line, ledger)
+    for command, at in embedded.find_command_values(text):
+        shell.read_shell(command, line + at, ledger)
+    search_plainly(text, line, ledger)
+    settings_files.read_settings(text, line, ledger)
     for command, at in embedded.find_programs(text):
         shell.read_shell(command, line + at, ledger)
     for code in embedded.find_code_words(text):

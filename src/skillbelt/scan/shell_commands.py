@@ -9,9 +9,9 @@ from skillbelt.launchers import PREFIXES, SHELLS
 from skillbelt.records import NamedTuple
 from skillbelt.scan.decoding import decode_text
 from skillbelt.scan.embedded import find_command_strings
-from skillbelt.scan.ledger import HOLE, UNKNOWN, Ledger, Traced, merge
+from skillbelt.scan.ledger import HOLE, SERVICE_OF, UNKNOWN, Ledger, Traced, merge
 from skillbelt.scan.package_names import judge_packages
-from skillbelt.scan.places import find_paths, place_class, prints_token
+from skillbelt.scan.places import find_paths, place_class, prints_token, service_of
 from skillbelt.text import Lazy
 
 
@@ -89,12 +89,14 @@ class ShellState:
                 text = f"{before.known}{content.known}"[:_MAX_WRITTEN]
                 content = Traced(text=text or None, labels=before.labels | content.labels)
             self.files[_plain(path)] = content
+            if "net" in content.labels:
+                self.ledger.keep_fetched(_plain(path), content)
 
     def content(self, path: Traced, line: int) -> Traced:
         """Return what a file holds: what this text put there, or what its place says."""
         if path.name == "<(":
             return path
-        known = self.files.get(_plain(path.known))
+        known = self.files.get(_plain(path.known)) or self.ledger.fetched.get(_plain(path.known))
         if known is not None:
             return known
         return Traced(labels=self.ledger.reads_file(path.known, line) | path.labels)
@@ -123,7 +125,8 @@ def run_call(call: ShellCall, state: ShellState) -> Traced:
     name = call.name
     if not name:
         return UNKNOWN
-    script = state.files.get(_plain(call.words[0].known))
+    path = _plain(call.words[0].known)
+    script = state.files.get(path) or state.ledger.fetched.get(path)
     if script is not None and (script.text or "net" in script.labels):
         ledger.runs_shell(script, call.line, call.whole)
     if re.fullmatch(r"[a-z0-9][a-z0-9._+-]{0,40}", name) and name not in _BUILTINS:
@@ -373,6 +376,9 @@ _CHARS_OF_A_STEP = 10
 
 
 def _source(call: ShellCall, state: ShellState) -> Traced:
+    if call.operands and call.operands[0].known in ("/dev/stdin", "/proc/self/fd/0"):
+        state.ledger.runs_shell(call.stdin, call.line, call.whole)
+        return UNKNOWN
     for one in call.operands[:1]:
         text = state.ledger.read_sibling(one.known)
         # A short line that names a long file again and again costs more than its own text.
@@ -494,7 +500,9 @@ def _body(word: Traced, call: ShellCall, state: ShellState) -> Traced:
         return Traced(labels=content.labels | word.labels)
     if word.known == "-" or (name == "" and word.known == "@-"):
         return call.stdin
-    if call.has("-T", "--upload-file", "--post-file", "--body-file"):
+    if call.has("-T", "--upload-file", "--post-file", "--body-file") or any(
+        text.startswith(("--upload-file=", "--post-file=", "--body-file=")) for text in call.texts
+    ):
         return Traced(labels=word.labels | state.ledger.reads_file(word.known, call.line))
     return word
 
@@ -615,6 +623,11 @@ def _keychain(call: ShellCall, state: ShellState) -> Traced:
     return UNKNOWN
 
 
+def _about_machine(call: ShellCall, state: ShellState) -> Traced:
+    """Return what programs print that tell one machine, or its user, from another."""
+    return Traced(labels=frozenset(("system",)))
+
+
 def _clipboard(call: ShellCall, state: ShellState) -> Traced:
     return Traced(labels=frozenset(("watch",)))
 
@@ -660,6 +673,8 @@ def _git(call: ShellCall, state: ShellState) -> Traced:
         state.ledger.find("persistence", call.line, call.whole, "note" if plain else None)
         command = call.words[-1].known.removeprefix("!")
         state.ledger.runs_shell(Traced(text=command), call.line, "git config")
+    if call.has("config", "remote") and call.has("-l", "--list", "--get-regexp", "-v"):
+        return _about_machine(call, state)
     if call.has("clone"):
         for one in call.operands:
             if "://" in one.known:
@@ -796,7 +811,8 @@ _HOME_MOUNT = Lazy(
 def _service_token(call: ShellCall, state: ShellState) -> Traced:
     """Return what programs of services print when they are asked for the token of the user."""
     asked = prints_token(f"{call.name} {' '.join(call.texts)}")
-    return Traced(labels=frozenset(("service",))) if asked else UNKNOWN
+    labels = frozenset(("service", f"{SERVICE_OF}{service_of(call.name)}"))
+    return Traced(labels=labels) if asked else UNKNOWN
 
 
 def _unpack(call: ShellCall, state: ShellState) -> Traced:
@@ -876,6 +892,10 @@ _HANDLERS: dict[str, Handler] = _table(
         ("grep egrep rg ag", _grep),
         ("find fd", _find),
         ("security secret-tool keyring", _keychain),
+        (
+            "uname hostname whoami id ifconfig ip ps who last arp sw_vers system_profiler ioreg",
+            _about_machine,
+        ),
         ("pbpaste xclip xsel wl-paste", _clipboard),
         ("screencapture scrot gnome-screenshot imagesnap", _screen),
         ("crontab at", _crontab),

@@ -1,0 +1,119 @@
+"""Read what a settings file gives away: rights of containers, keys of strangers, secrets, commands.
+
+Each form is looked for only in a text that has its words, and takes time in proportion to the text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from posixpath import splitext
+
+from skillbelt.records import NamedTuple
+from skillbelt.scan.ledger import Ledger, Traced
+from skillbelt.scan.markdown import number_lines
+from skillbelt.scan.places import place_class
+from skillbelt.scan.values import FindingKind
+from skillbelt.text import Lazy
+
+
+class _Gift(NamedTuple):
+    """A rule, the words that a text needs, and the form."""
+
+    rule: str
+    needs: tuple[str, ...]
+    form: re.Pattern[str]
+    kind: FindingKind = "ask"
+
+
+_GIFTS = (
+    _Gift("environment-read", ("toJSON(", "secrets"), Lazy(r"(?i)tojson\(\s{0,9}secrets\s{0,9}\)")),
+    _Gift(
+        "privilege",
+        ("privileged",),
+        Lazy(r"(?m)^[^#\n`]{0,80}\bprivileged[\"']?:[ \t]{0,9}true\b"),
+    ),
+    _Gift(
+        "privilege",
+        ("docker.sock",),
+        Lazy(r"/docker\.sock:|path:[ \t]{0,9}/var/run/docker\.sock"),
+        "note",
+    ),
+    # The whole disk of the machine
+    _Gift("privilege", ("volumes",), Lazy(r"(?:-[ \t]{1,9}|[\[,][ \t]{0,9})[\"']?/:/[\w/-]{1,60}")),
+    _Gift(
+        "privilege",
+        ("hostPath",),
+        Lazy(r"(?m)hostPath:\s{0,99}(?:path:[ \t]{0,9})?[\"']?/[\"']?[ \t]{0,9}$"),
+    ),
+    # Requests with their keys, copied to another server
+    _Gift(
+        "data-to-unknown-host",
+        ("mirror", "proxy_pass https"),
+        Lazy(r"(?m)^[^#\n]{0,200}\bmirror[ \t]{1,9}/[\w/]{1,60};"),
+    ),
+    # Whose owner may log in
+    _Gift(
+        "persistence",
+        ("authorized", "AAAA"),
+        Lazy(r"\bssh-(?:ed25519|rsa|dss) AAAA[A-Za-z0-9+/]{40,9000}"),
+    ),
+)
+# The sections of a file of git, and keys in them whose value is a command.
+_GIT_SECTION = Lazy(r"(?m)^\[(?:core|alias|credential|filter|diff|pager|sequence)\b")
+_GIT_COMMAND = Lazy(
+    r"(?m)^[ \t]{0,20}(?:(fsmonitor|sshcommand|hookspath)|helper|pager|editor|\w{1,40})"
+    r"[ \t]{0,9}=[ \t]{0,9}([^\n]{3,2000})$",
+    re.IGNORECASE,
+)
+_PLAIN_VALUE = Lazy(r"(?i)(?:true|false|yes|no|on|off|\.githooks|\.husky)\s*\Z")
+# A block of settings that hands variables of the user to a program.
+_HANDED = Lazy(
+    r"\"env\"\s{0,40}:\s{0,40}\{([^{}]{0,4000}(?:\{[^{}]{0,200}\}[^{}]{0,4000}){0,40})\}"
+)
+_HANDED_NAME = Lazy(r"\$\{(?:env:)?([A-Z][A-Z0-9_]{2,80})\}")
+_MAX_LISTED_LINE = 80
+
+
+def read_settings(text: str, line: int, ledger: Ledger) -> None:
+    """Note what a file, or a block, of settings gives away."""
+    for gift in _GIFTS:
+        if all(word in text for word in gift.needs):
+            for match, at in number_lines(gift.form.finditer(text), text, line):
+                ledger.find(gift.rule, at, match[0].strip()[:80], gift.kind)
+    if _GIT_SECTION.search(text):
+        _read_git_settings(text, line, ledger)
+    if '"env"' in text and "${" in text:
+        for match, at in number_lines(_HANDED.finditer(text), text, line):
+            names = {f"variable:{name}" for name in _HANDED_NAME.findall(match[1])}
+            ledger.judge_collection(frozenset(names), at)
+    _read_list_of_keys(text, line, ledger)
+
+
+def _read_git_settings(text: str, line: int, ledger: Ledger) -> None:
+    """Note the commands in a file of git's settings."""
+    for match, at in number_lines(_GIT_COMMAND.finditer(text), text, line):
+        value = match[2].strip().strip('"')
+        always = match[1] is not None and not _PLAIN_VALUE.match(value)
+        if always:
+            ledger.find("persistence", at, match[0].strip())
+        if always or value.startswith("!"):
+            ledger.runs_shell(Traced(text=value.removeprefix("!")), at, "git config")
+
+
+def _read_list_of_keys(text: str, line: int, ledger: Ledger) -> None:
+    """Note a list of files with credentials, one a line, from which code may read it."""
+    if splitext(ledger.path)[0].endswith("ignore") or ledger.path.endswith("ignore"):
+        return
+    found = list(_find_listed(text))
+    if len(found) > 1:
+        ledger.find("credential-access", line + found[0][1], ", ".join(one for one, _ in found))
+
+
+def _find_listed(text: str) -> Iterator[tuple[str, int]]:
+    for number, one in enumerate(text.split("\n")):
+        path = one.strip(" \t,\"'-")
+        if not 4 < len(path) < _MAX_LISTED_LINE or " " in path or "." not in path:
+            continue
+        if path[0] in ".~/" and place_class(path) in ("credential", "service", "settings"):
+            yield path, number
