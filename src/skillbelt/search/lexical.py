@@ -216,5 +216,5 @@ def _score(asked: Query, candidate: Candidate, name: str, weights: Weights, sums
         + weights.name_words * log1p(names)
         + weights.name_pairs * paired
         + weights.kind_named * kind / (facts.named + 1.0)
-        + weights.long_description * log1p(length / _SHORT_DESCRIPTION)
+        + weights.long_description * asked.brevity * log1p(length / _SHORT_DESCRIPTION)
     )

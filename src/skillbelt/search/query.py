@@ -87,6 +87,11 @@ class Query(NamedTuple):
         """Return the norm for sums over the words."""
         return self.total / sqrt(max(len(self.words), 1)) + 1e-9
 
+    @property
+    def brevity(self) -> float:
+        """Return 1 for a request of a sentence, less the longer it is."""
+        return min((_BRIEF / max(len(self.words), 1)) ** 2, 1.0)
+
 
 def query(text: str) -> Query:
     """Parse a request; never fails, and uses no more of it than the bounds allow."""
