@@ -48,6 +48,7 @@ _FENCED_SHARE = 0.5  # code blocks mostly show the form of the answer
 _COMMON = 0.5
 _FEW_WORDS = 12
 _MOST_SOUGHT = 64  # words that choose the candidates, the rarest
+_BRIEF = 15.0  # words; a longer request has something of every long description
 _EARLY = 20.0  # words after which one counts half: a request begins with what it is about
 
 
