@@ -14,6 +14,7 @@ from skillbelt.search.lexical import UNRELATED, compare, is_excluded
 from skillbelt.search.near_copies import fold
 from skillbelt.search.protocol import Ranked, Ranker, Result
 from skillbelt.search.query import Query, query
+from skillbelt.search.related import relate
 from skillbelt.search.snippet import Reason, snippet
 from skillbelt.search.store import MOST_POSTINGS, IndexedFolder
 from skillbelt.search.text import split, text_of
@@ -145,7 +146,7 @@ class Searcher:
         return asked, self._compare(asked, self._view(skills), 0) if asked.words else []
 
     def _rank(self, asked: Query, view: _VisibleSkills, limit: int) -> list[Ranked]:
-        ranked = refine(asked, self._compare(asked, view, limit))
+        ranked = relate(asked, refine(asked, self._compare(asked, view, limit)))
         for ranker in self.rankers:
             ranked = _rerank(ranker, asked, ranked)
         return ranked

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from math import log1p
@@ -64,7 +64,7 @@ UNRELATED = 3.0  # typical score of a skill that shares hardly any word with the
 
 
 @lru_cache(maxsize=4096)
-def _weigh_count(length: int) -> tuple[float, ...]:
+def weigh_count(length: int) -> tuple[float, ...]:
     """Return the weight of each level of a count in a text of that length."""
     below = saturated(length, USUAL_LENGTH, _TEXT_K, _TEXT_B)
     return tuple(level * (_TEXT_K + 1.0) / (level + below) for level in LEVELS)
@@ -78,14 +78,22 @@ def _weigh_description(length: int) -> tuple[float, ...]:
 
 
 def hits(asked: Query, candidate: Candidate) -> list[tuple[int, int]]:
-    """Return the number and the code of each shared word, in the order of the numbers.
+    """Return the number and the code of each word that a request and a document share."""
+    return look_up(asked.words, asked.by_number, candidate)
 
-    A few words are looked up in the document; many are found by reading it once.
+
+def look_up(
+    words: Container[int], order: Sequence[int], candidate: Candidate
+) -> list[tuple[int, int]]:
+    """Return the number and the code of each of these words that a document has, by number.
+
+    A few words are looked up in the document; many are found by reading it once. `order`: the words
+    in the order of their numbers.
     """
-    words, terms, codes = asked.words, candidate.terms, candidate.codes
-    if len(words) * _LOOKUP_COST > len(terms):
+    terms, codes = candidate.terms, candidate.codes
+    if len(order) * _LOOKUP_COST > len(terms):
         return [(term, code) for term, code in zip(terms, codes, strict=True) if term in words]
-    places = [(word, bisect_left(terms, word)) for word in asked.by_number]
+    places = [(word, bisect_left(terms, word)) for word in order]
     end = len(terms)
     return [(word, codes[at]) for word, at in places if at < end and terms[at] == word]
 
@@ -157,7 +165,7 @@ class Sums(NamedTuple):
 def add_up(asked: Query, candidate: Candidate) -> Sums:
     """Sum over the shared words."""
     words, kinds = asked.words, asked.kinds
-    counted, told = _weigh_count(candidate.length), _weigh_description(candidate.described)
+    counted, told = weigh_count(candidate.length), _weigh_description(candidate.described)
     text = covered = named = said = begun = begun_told = kind = 0.0
     names = 0
     rarities: list[float] = []
@@ -208,5 +216,5 @@ def _score(asked: Query, candidate: Candidate, name: str, weights: Weights, sums
         + weights.name_words * log1p(names)
         + weights.name_pairs * paired
         + weights.kind_named * kind / (facts.named + 1.0)
-        + weights.long_description * log1p(length / _SHORT_DESCRIPTION)
+        + weights.long_description * asked.brevity * log1p(length / _SHORT_DESCRIPTION)
     )

@@ -48,6 +48,7 @@ _FENCED_SHARE = 0.5  # code blocks mostly show the form of the answer
 _COMMON = 0.5
 _FEW_WORDS = 12
 _MOST_SOUGHT = 64  # words that choose the candidates, the rarest
+_BRIEF = 15.0  # words; a longer request has something of every long description
 _EARLY = 20.0  # words after which one counts half: a request begins with what it is about
 
 
@@ -86,6 +87,11 @@ class Query(NamedTuple):
     def scale(self) -> float:
         """Return the norm for sums over the words."""
         return self.total / sqrt(max(len(self.words), 1)) + 1e-9
+
+    @property
+    def brevity(self) -> float:
+        """Return 1 for a request of a sentence, less the longer it is."""
+        return min((_BRIEF / max(len(self.words), 1)) ** 2, 1.0)
 
 
 def query(text: str) -> Query:
