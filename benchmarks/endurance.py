@@ -25,8 +25,8 @@ from skillbelt.errors import RunRefused
 from skillbelt.format.skill import Skill
 from skillbelt.running.background import Background
 from skillbelt.running.call import Asker, RunCall, RunResult
-from skillbelt.running.executor import Workbench
 from skillbelt.running.following import Watch
+from skillbelt.running.workbench import Workbench
 from skillbelt.sandbox.linux.cgroups import MOUNT
 from skillbelt.sandbox.protocol import Running
 from skillbelt.store import SessionKey

@@ -27,7 +27,7 @@ from skillbelt.files.handles import Handles
 from skillbelt.files.remove import remove_tree
 from skillbelt.format.skill import Skill
 from skillbelt.running.call import Asker, RunCall
-from skillbelt.running.executor import Workbench
+from skillbelt.running.workbench import Workbench
 from skillbelt.sandbox.linux import bubblewrap
 from skillbelt.sandbox.linux.identity import trusted_program
 from skillbelt.sandbox.protocol import Job

@@ -8,7 +8,7 @@ from typing import Any
 from skillbelt import Answer, Pending, Rule, Runtime
 from skillbelt.artifacts.memory import MemoryArtifacts
 from skillbelt.running.call import Asker, RunCall, RunResult
-from skillbelt.running.executor import Workbench
+from skillbelt.running.workbench import Workbench
 from skillbelt.store import SessionKey
 from tests.tree import Tree
 

@@ -79,7 +79,7 @@ _HOMES = {
     "MAX_WASM_ELEMENTS": "sandbox.wasm.run",
     "MAX_WASM_INSTANCES": "sandbox.wasm.run",
     "MAX_WASM_WORKERS": "sandbox.wasm.pool",
-    "MAX_WORKSPACES_BYTES": "running.executor",
+    "MAX_WORKSPACES_BYTES": "running.workbench",
     "MAX_YAML_ALIASES": "format.bounds",
     "MAX_YAML_DEPTH": "format.bounds",
     "MODEL_IDLE_SECONDS": "agent.provider",
@@ -95,7 +95,7 @@ _HOMES = {
     "SERVED_IDLE_SECONDS": "mcp.http",
     "SOURCE_TIMEOUT_SECONDS": "discovery.sources.bounds",
     "WASM_IDLE_SECONDS": "sandbox.wasm.pool",
-    "WORKSPACE_IDLE_SECONDS": "running.executor",
+    "WORKSPACE_IDLE_SECONDS": "running.workbench",
 }
 _before: dict[str, Any] = {}
 

@@ -362,6 +362,6 @@ def test_packages_that_are_installed_are_found_without_what_installs_them() -> N
 
 
 def test_what_carries_out_a_run_imports_nothing_that_few_runs_need() -> None:
-    code = "import sys, skillbelt.running.executor; print(*sys.modules)"
+    code = "import sys, skillbelt.running.workbench; print(*sys.modules)"
     loaded = python(code, "-S", PYTHONPATH=str(ROOT / "src")).stdout.split()
     assert not set(AT_RUN) & set(loaded)

@@ -21,9 +21,9 @@ from skillbelt import (
 )
 from skillbelt.format.skill import Skill
 from skillbelt.running.call import Asker
-from skillbelt.running.executor import Workbench
 from skillbelt.running.following import Watch
 from skillbelt.running.json_call import MAX_VARIABLE_BYTES, Execution, ExitStatus, denied, execute
+from skillbelt.running.workbench import Workbench
 from skillbelt.sandbox.registry import choose
 from skillbelt.store import SessionKey
 from tests import needs
@@ -578,7 +578,7 @@ def test_packages_of_the_script_are_asked_for(
 ORDINARY = """
 from skillbelt import Rule, Runtime
 from skillbelt.running.call import Asker
-from skillbelt.running.executor import Workbench
+from skillbelt.running.workbench import Workbench
 from skillbelt.running.json_call import execute
 from skillbelt.store import SessionKey
 belt = Runtime(os.getcwd(), rules=[Rule("run", "*", "allow")])

@@ -11,7 +11,7 @@ import pytest
 from skillbelt.errors import RunRefused
 from skillbelt.running import quota
 from skillbelt.running.call import Asker
-from skillbelt.running.executor import Workbench
+from skillbelt.running.workbench import Workbench
 from skillbelt.sandbox.process.usage import Space
 from tests import needs
 from tests.bench import KEY, Bench

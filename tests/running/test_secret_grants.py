@@ -15,10 +15,10 @@ from skillbelt.artifacts.memory import MemoryArtifacts
 from skillbelt.permission.rules import AnswerKind
 from skillbelt.running.background import Background
 from skillbelt.running.call import Asker, RunCall, RunResult
-from skillbelt.running.executor import Workbench
 from skillbelt.running.following import Watch
 from skillbelt.running.json_call import execute
 from skillbelt.running.secret_store import SecretStore, StoredSecret
+from skillbelt.running.workbench import Workbench
 from tests import needs
 from tests.bench import KEY, ME, Bench
 from tests.sandbox.guests import hosts

@@ -8,8 +8,8 @@ import pytest
 
 from skillbelt import Runtime
 from skillbelt.running.call import RunCall, RunResult
-from skillbelt.running.executor import Workbench
 from skillbelt.running.executors import LocalExecutor
+from skillbelt.running.workbench import Workbench
 from skillbelt.running.workspace import place_of
 from tests.bench import ALLOW, ME
 from tests.tree import Tree

@@ -11,7 +11,7 @@ import pytest
 from skillbelt import RunRefused, Runtime
 from skillbelt.running.call import RunCall
 from skillbelt.running.cleanup import METADATA
-from skillbelt.running.executor import Workbench
+from skillbelt.running.workbench import Workbench
 from tests.bench import ALLOW, ME
 from tests.tree import Tree
 

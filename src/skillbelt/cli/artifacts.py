@@ -21,7 +21,7 @@ from skillbelt.cli.load import print_text
 from skillbelt.cli.output import CLI_SESSION, count, print_json, print_table, say
 from skillbelt.cli.sessions import parse_id, session_id
 from skillbelt.errors import ArtifactError, ConfigError
-from skillbelt.running.executor import NO_ARTIFACTS
+from skillbelt.running.workbench import NO_ARTIFACTS
 from skillbelt.settings import Settings, load_settings
 from skillbelt.store import SessionKey
 from skillbelt.text import one_line

@@ -23,9 +23,9 @@ from skillbelt.discovery.catalog import Catalog
 from skillbelt.errors import ConfigError
 from skillbelt.fleet.choose import make_workbench
 from skillbelt.running.call import Asker, RunCall, RunResult
-from skillbelt.running.executor import Workbench
 from skillbelt.running.following import Watch
 from skillbelt.running.json_call import Execution
+from skillbelt.running.workbench import Workbench
 from skillbelt.sandbox.protocol import MAX_STDIN_BYTES
 from skillbelt.settings import Settings, with_sandbox
 from skillbelt.store import SessionKey

@@ -28,12 +28,12 @@ from skillbelt.files.manifest import PARTIAL
 from skillbelt.format.skill import Skill
 from skillbelt.permission.gate import Gate
 from skillbelt.running.call import Asker, RunCall
-from skillbelt.running.executor import Workbench
 from skillbelt.running.following import Follower
 from skillbelt.running.json_call import execute, plain_call
 from skillbelt.running.outputs import OutputFile
 from skillbelt.running.trial.scripts import Script, scripts_of
 from skillbelt.running.trial.trial import ASKED_TYPES, TrialPlan, ask_once
+from skillbelt.running.workbench import Workbench
 from skillbelt.scan.values import ObservedUse
 from skillbelt.text import one_line, shell_word, shorten
 

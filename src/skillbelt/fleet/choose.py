@@ -9,8 +9,8 @@ from skillbelt.errors import ConfigError
 from skillbelt.format.skill import Skill
 from skillbelt.install.package_locks import PackageLocks
 from skillbelt.permission.gate import Gate
-from skillbelt.running.executor import Workbench
 from skillbelt.running.executors import Executor
+from skillbelt.running.workbench import Workbench
 from skillbelt.settings import Settings
 
 

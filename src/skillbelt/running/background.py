@@ -19,9 +19,9 @@ from typing import NamedTuple, Protocol
 from skillbelt.errors import RunRefused
 from skillbelt.format.skill import Skill
 from skillbelt.running.call import Asker, RunCall, RunResult, check_stdin, unfinished
-from skillbelt.running.executor import Workbench
 from skillbelt.running.following import Watch
 from skillbelt.running.secrets import redacted
+from skillbelt.running.workbench import Workbench
 from skillbelt.sandbox.protocol import MAX_STDIN_BYTES, Running, Stream
 from skillbelt.store import SessionKey
 from skillbelt.text import one_line, shorten

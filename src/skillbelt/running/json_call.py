@@ -22,13 +22,13 @@ from skillbelt.permission.gate import Granted
 from skillbelt.permission.grants import Grants, capabilities_of, hosts_by_tool, named_hosts
 from skillbelt.permission.rules import SHELL_TOOLS, Rule
 from skillbelt.running.call import Asker, RunCall, RunResult
-from skillbelt.running.executor import Workbench
 from skillbelt.running.following import UNWATCHED, Watch
 from skillbelt.running.outputs import OUTPUT_FILE_BYTES, OutputFile, Saved, Written
 from skillbelt.running.programs.hint import Hint
 from skillbelt.running.run import Run
 from skillbelt.running.secret_store import SecretStore
 from skillbelt.running.secrets import Redactor
+from skillbelt.running.workbench import Workbench
 from skillbelt.sandbox.linux.identity import blocking_folder
 from skillbelt.sandbox.protocol import Captured, Outcome
 from skillbelt.sandbox.registry import WASM

@@ -12,9 +12,9 @@ from skillbelt.format.skill import Skill
 from skillbelt.late import made_once
 from skillbelt.permission.gate import Gate
 from skillbelt.running.background import Background, Elsewhere
-from skillbelt.running.executor import Workbench
 from skillbelt.running.json_call import Execution, execute
 from skillbelt.running.trial.trial import TRIAL_SECONDS, Trial, TrialBounds, try_skill
+from skillbelt.running.workbench import Workbench
 from skillbelt.runtime.required import check_required
 from skillbelt.settings import Settings
 from skillbelt.store import SessionKey

@@ -111,9 +111,9 @@ from skillbelt.values import Limits
 if TYPE_CHECKING:
     from skillbelt.artifacts import ArtifactStore
     from skillbelt.running.background import Background, Elsewhere
-    from skillbelt.running.executor import Workbench
     from skillbelt.running.json_call import Execution
     from skillbelt.running.trial.trial import ScriptTrial, Trial
+    from skillbelt.running.workbench import Workbench
     from skillbelt.runtime.runs import RuntimeRuns
     from skillbelt.sandbox.protocol import Listener
     from skillbelt.scan.values import ScannedSkill

@@ -8,10 +8,10 @@ from skillbelt.format.skill import Skill
 from skillbelt.permission.rules import Rule
 from skillbelt.running.background import Background
 from skillbelt.running.call import Asker, RunCall, RunResult
-from skillbelt.running.executor import Workbench
 from skillbelt.running.executors import Executor
 from skillbelt.running.following import Follower, Watch
 from skillbelt.running.json_call import execute
+from skillbelt.running.workbench import Workbench
 from skillbelt.runtime.runtime import Runtime
 from skillbelt.sandbox.protocol import Running, Stream
 from skillbelt.store import SessionKey

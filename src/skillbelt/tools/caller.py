@@ -24,8 +24,8 @@ from skillbelt.tools.definitions import READERS, RUNNING
 
 if TYPE_CHECKING:
     from skillbelt.running.background import Background
-    from skillbelt.running.executor import Workbench
     from skillbelt.running.json_call import Execution
+    from skillbelt.running.workbench import Workbench
     from skillbelt.search.protocol import Result
 
 # Whether a skill exists for the model and its user.

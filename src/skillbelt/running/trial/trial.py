@@ -17,11 +17,11 @@ from skillbelt.permission.gate import Gate, session_id
 from skillbelt.permission.rules import Answer, Request, digest
 from skillbelt.permission.waiting import Pending
 from skillbelt.running.call import Asker, RunCall, RunResult
-from skillbelt.running.executor import Workbench
 from skillbelt.running.following import UNWATCHED, Follower, Watch
 from skillbelt.running.packages.declared import Needs, needs_of
 from skillbelt.running.trial.scripts import Script, scripts_of
 from skillbelt.running.trial.verdict import Ended, How, Lack, Verdict, judge
+from skillbelt.running.workbench import Workbench
 from skillbelt.sandbox.network.connection import Connection
 from skillbelt.sandbox.protocol import Running
 from skillbelt.scan.values import ObservedUse
