@@ -32,6 +32,7 @@ from skillbelt.evals.statistics import Rate, count_rate, paired_difference
 from skillbelt.evals.trigger import EvalPlan, is_complete, run_jobs
 from skillbelt.format.skill import Skill
 from skillbelt.text import one_line, shorten
+from skillbelt.values import Limits
 
 Configuration = Literal["with_skill", "without_skill", "old_skill"]
 PASS = "passed"
@@ -96,12 +97,7 @@ async def run_tasks(
     The sides of one task follow each other, so that a budget that ends leaves pairs.
     """
     limits = next(iter(sides.values()))[0].talker.runtime.settings.limits
-    for case in cases:  # before anything is paid for
-        try:
-            attach_files(_paths(case, skill), limits, _root(case, skill))
-        except ConfigError as error:
-            where = f"{one_line(case.source)}: {one_line(case.id)}: files"
-            raise ConfigError(f"{where}: {error}") from None
+    _require_files(cases, skill, limits)
     keys = {id(side): skill_key(side.skill) if side.skill else "none"
             for each in sides.values() for side in each}  # fmt: skip
     jobs = [
@@ -148,6 +144,16 @@ async def run_tasks(
         return made, cached
 
     return await run_jobs(jobs, work, plan.at_once, plan.on_progress)
+
+
+def _require_files(cases: Sequence[TaskCase], skill: Skill, limits: Limits) -> None:
+    """ConfigError, before anything is paid for, if an input file cannot be attached."""
+    for case in cases:
+        try:
+            attach_files(_paths(case, skill), limits, _root(case, skill))
+        except ConfigError as error:
+            where = f"{one_line(case.source)}: {one_line(case.id)}: files"
+            raise ConfigError(f"{where}: {error}") from None
 
 
 def _without_use(case: TaskCase) -> TaskCase:
