@@ -48,6 +48,7 @@ MAX_PATH_BYTES = 1024
 MAX_PATH_PARTS = 64
 _CONTROL = frozenset(map(chr, (*range(32), 127)))
 _NOT_ON_WINDOWS = frozenset('<>:"|?*')
+_DEVICES = frozenset(("con", "prn", "aux", "nul", "com", "lpt"))
 # Windows opens a device by these names, also with an ending.
 _DEVICE = Lazy(r"(?:con|prn|aux|nul|con(?:in|out)\$|(?:com|lpt)[0-9\u00b9\u00b2\u00b3]) *(?:\.|\Z)")
 _MAX_SHOWN = 200  # a hostile name may be as long as the archive
@@ -130,7 +131,8 @@ def windows_fault(name: str) -> str:
 
 def is_device(name: str) -> bool:
     """Whether Windows opens a device by that name."""
-    return bool(_DEVICE.match(name.lower()))
+    text = name.lower()
+    return text[:3] in _DEVICES and bool(_DEVICE.match(text))
 
 
 def check_segment(name: str, root: str = ".") -> str:

@@ -83,7 +83,7 @@ class _Fragment(NamedTuple):
 def parse_typed(text: str, *, folder: str = "") -> SourceReference:
     """Return what a user typed, as `parse_source` does; `owner/repo` is on the host of GH_HOST."""
     host = process_environment().get("GH_HOST", "").strip().lower() or GITHUB
-    if not _SERVER.fullmatch(host):
+    if host != GITHUB and not _SERVER.fullmatch(host):
         remedy = "set it to a name such as git.example.com, or unset it"
         _refuse("GH_HOST", f"{host[:100]!r} is not the name of a host", remedy)
     return parse_source(text, folder=folder, github_host=host)
