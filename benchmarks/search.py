@@ -178,6 +178,8 @@ def areas(made: Catalog, labelled: Sequence[Labelled]) -> list[Row]:
             found = made.searcher.search(one.query, pool, 1)
             sure.setdefault(kind, []).append(found[0].confidence if found else 0.0)
     right = [(value, True) for value in sure.pop("right", [])]
+    if len(sure) > 1:
+        sure["every kind"] = [value for wrong in sure.values() for value in wrong]
     return [
         Row(
             f"area under the curve, {kind or 'no skill fits'}",

@@ -90,3 +90,11 @@ def test_a_text_of_a_few_words_is_not_covered_by_every_request() -> None:
     """Otherwise a skill with hardly any text would come first for every long request."""
     asked = query("Merge the quarterly PDF statements and file the pages by customer. " * 3)
     assert score(asked, PDF) > score(asked, candidate("stub", "Helps.", "customer file"))
+
+
+def test_a_long_description_is_worth_little_to_a_long_request() -> None:
+    short = candidate("pdf-short", "Merges PDF files.", "Use qpdf.")
+    long = candidate("pdf-long", "Merges PDF files. " + "Also of other kinds. " * 12, "Use qpdf.")
+    page = "merge the pdf files " + " ".join(f"topic{n}" for n in range(100))
+    gains = [score(query(text), long) - score(query(text), short) for text in ("merge pdf", page)]
+    assert gains[0] > 0 > gains[1]

@@ -33,7 +33,7 @@ class Weights(NamedTuple):
     begun: float = 5.10
     whole_name: float = 1.06
     name_words: float = 0.576
-    name_pairs: float = 0.384
+    name_pairs: float = 0.2
     kind_named: float = 2.95
     long_description: float = 1.49
 
