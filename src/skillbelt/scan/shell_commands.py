@@ -443,9 +443,8 @@ def _request(call: ShellCall, state: ShellState) -> Traced:
     )
     if call.has("-k", "--insecure", "--no-check-certificate"):
         ledger.find("guard-off", line, "certificates are not checked", "note")
-    output = call.option("-o", "--output", "--output-document") or (
-        call.option("-O") or _joined_output(call) if call.name == "wget" else None
-    )
+    output = call.option("-o", "--output", "--output-document") or _joined_output(call)
+    output = output or (call.option("-O") if call.name == "wget" else None)
     if output is not None and output.known and output.known != "-":
         state.wrote(output.known, answer, line)
         return UNKNOWN
@@ -455,10 +454,14 @@ def _request(call: ShellCall, state: ShellState) -> Traced:
     return answer
 
 
+_JOINED_WGET, _JOINED_CURL = Lazy(r"-[a-zA-Z]{1,8}O"), Lazy(r"-[a-zA-Z#]{1,8}o")
+
+
 def _joined_output(call: ShellCall) -> Traced | None:
     """Return what follows switches of one letter of which the last names a file: `-qO FILE`."""
+    form = _JOINED_WGET if call.name == "wget" else _JOINED_CURL
     for at, one in enumerate(call.words[1:-1], 1):
-        if re.fullmatch(r"-[a-zA-Z]{1,8}O", one.known):
+        if form.fullmatch(one.known):
             return call.words[at + 1]
     return None
 
@@ -482,7 +485,7 @@ def _request_parts(call: ShellCall) -> dict[str, list[Traced]]:
         elif text in ("-H", "--header", "-u", "--user") and at + 1 < len(words):
             at += 1
             parts["header"].append(words[at])
-        elif text in _TAKES:
+        elif text in _TAKES or (call.name == "curl" and _JOINED_CURL.fullmatch(text)):
             at += 1
         elif not text.startswith("-") and words[at].name != "<(":
             parts["address"].append(words[at])
