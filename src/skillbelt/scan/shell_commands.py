@@ -187,6 +187,16 @@ _GUARDS = Lazy(
     r"--(?:dangerously[\w-]*|yolo|no-verify-ssl|disable-web-security|allow-dangerous[\w-]*"
     r"|break-system-packages|bypass-permissions)\b"
 )
+# Programs that start another agent, and the switches with which it asks nobody.
+_AGENTS = frozenset(
+    ("claude", "codex", "cursor-agent", "gemini", "aider", "amp", "copilot", "goose", "opencode",
+     "qwen", "cline", "droid", "crush")
+)  # fmt: skip
+_UNASKED = Lazy(
+    r"(?i)\s(?:(?<=cursor-agent\s)(?:\S{1,40}\s){0,9}?--force\b|--full-auto\b|--yes-always\b"
+    r"|--allow-all(?:-tools)?\b|(?:--ask-for-approval|-a)[ =]never\b|\S{0,20}danger-full-access\b"
+    r"|--permission-mode[ =]bypasspermissions\b|--approval-mode[ =]yolo\b)"
+)
 _MINERS = Lazy(
     r"(?i)\b(?:xmrig|minerd|cpuminer|ethminer|t-rex-miner|nbminer|phoenixminer|lolminer|cgminer|"
     r"coinhive|cryptonight|nicehash)\b|stratum\+(?:tcp|ssl)://|--donate-level\b"
@@ -196,6 +206,8 @@ _MINERS = Lazy(
 def _look_at_words(call: ShellCall, state: ShellState) -> None:
     """Note what counts in a word of any command."""
     ledger, whole = state.ledger, call.whole
+    if call.name in _AGENTS and (free := _UNASKED.search(whole)):
+        ledger.find("guard-off", call.line, f"{call.name} {free[0].strip()}")
     if guard := _GUARDS.search(whole):
         strong = "dangerously" in guard[0] or guard[0] in ("--yolo", "--bypass-permissions")
         ledger.find("guard-off", call.line, guard[0], "ask" if strong else "note")
