@@ -260,6 +260,9 @@ def _print(
                 f"  {one.kind} {one.rule}: {one_line(place)}: {one_line(one.message)}", "    "
             )
             print_words(f"    {one_line(one.remedy)}", "    ")
+        asked = [one for one in before.scanned.findings if one.kind == "ask"]
+        if asked and not any(one.kind == "ask" for one in scanned.findings):
+            print(f"  {count(len(asked), 'finding')} to look at: --level ask shows them")
         for gone in scanned.suppressed:
             print_words(f"  accepted {gone.finding.rule}: {one_line(gone.reason)}", "    ")
         if len(results) == 1 or args.verbose:

@@ -116,7 +116,10 @@ class SkillInspector:
             for one in scanned.statement.capabilities
             if one.origin == "observed"
         )
-        lines["scan"] = summarize_findings(scanned.findings)
+        findings = scanned.findings
+        if before is not None and before.digest != digest:
+            findings = _new_first(findings, own, before.statement)
+        lines["scan"] = summarize_findings(findings)
         return {label: text for label, text in lines.items() if text}
 
     def approve(self, skill: Skill, digest: str, origin: str) -> None:
@@ -141,6 +144,17 @@ class SkillInspector:
         refused = at_level(self.scan(skill).findings, self._settings.scan_refuses)
         blocked = explain_refusal(refused, (skill.name,), self._settings)
         return f"a scan blocks it: {blocked.message}. {blocked.remedy}" if blocked else ""
+
+
+def _new_first(
+    findings: Iterable[Finding], now: CapabilityStatement, before: CapabilityStatement
+) -> tuple[Finding, ...]:
+    """Return findings of a kind in the order of their news: first those of what is new."""
+    known = {(one.kind, one.value) for one in before.capabilities}
+    new = {(one.path, one.line) for one in now.capabilities if (one.kind, one.value) not in known}
+    return tuple(
+        sorted(findings, key=lambda one: (KINDS.index(one.kind), (one.path, one.line) not in new))
+    )
 
 
 def _add_observed(

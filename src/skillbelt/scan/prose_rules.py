@@ -298,13 +298,10 @@ PATTERNS = (
         |azure|env)\b[^\n]{0,140}\b(?:put|paste|write|include|add|copy|append|insert|attach|quote)\b
         [^\n]{0,90}\b(?:review|report|summary|notes?|answer|comment|title|diagram|message|commit
         |footer|output|request|response|header|description)\b"""),
-    pattern("ask-for-secret", "ask", "ask aski requ & pass code pin & acco logi one- veri six- 2fa "
-    "otp sms bank card chat",
-    r"""
+    pattern("ask-for-secret", "ask", "ask aski requ & pass & acco logi bank card emai e-ma", r"""
         \b(?:ask|asking|request) (?:the (?:user|person|customer)|them|him|her|for)\b[^\n]{0,80}\b
-        (?:passwords? (?:of|for|to) (?:the|their|his|her) (?:\w+ )?(?:account|bank|login|e-?mail
-        |card)
-        |(?:one-time|verification|login|six-digit|2fa|otp|sms) (?:code|password|pin)s?)\b"""),
+        passwords? (?:of|for|to) (?:the|their|his|her) (?:\w+ )?(?:account|bank|login|e-?mail
+        |card)\b"""),
     pattern("ask-for-secret", "ask", "valu cont & key keys toke secr pass & mess body comm trai "
     "foot titl url addr quer head answ repl summ repo desc",
     r"""

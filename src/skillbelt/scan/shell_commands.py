@@ -187,6 +187,16 @@ _GUARDS = Lazy(
     r"--(?:dangerously[\w-]*|yolo|no-verify-ssl|disable-web-security|allow-dangerous[\w-]*"
     r"|break-system-packages|bypass-permissions)\b"
 )
+# Programs that start another agent, and the switches with which it asks nobody.
+_AGENTS = frozenset(
+    ("claude", "codex", "cursor-agent", "gemini", "aider", "amp", "copilot", "goose", "opencode",
+     "qwen", "cline", "droid", "crush")
+)  # fmt: skip
+_UNASKED = Lazy(
+    r"(?i)\s(?:(?<=cursor-agent\s)(?:\S{1,40}\s){0,9}?--force\b|--full-auto\b|--yes-always\b"
+    r"|--allow-all(?:-tools)?\b|(?:--ask-for-approval|-a)[ =]never\b|\S{0,20}danger-full-access\b"
+    r"|--permission-mode[ =]bypasspermissions\b|--approval-mode[ =]yolo\b)"
+)
 _MINERS = Lazy(
     r"(?i)\b(?:xmrig|minerd|cpuminer|ethminer|t-rex-miner|nbminer|phoenixminer|lolminer|cgminer|"
     r"coinhive|cryptonight|nicehash)\b|stratum\+(?:tcp|ssl)://|--donate-level\b"
@@ -196,6 +206,8 @@ _MINERS = Lazy(
 def _look_at_words(call: ShellCall, state: ShellState) -> None:
     """Note what counts in a word of any command."""
     ledger, whole = state.ledger, call.whole
+    if call.name in _AGENTS and (free := _UNASKED.search(whole)):
+        ledger.find("guard-off", call.line, f"{call.name} {free[0].strip()}")
     if guard := _GUARDS.search(whole):
         strong = "dangerously" in guard[0] or guard[0] in ("--yolo", "--bypass-permissions")
         ledger.find("guard-off", call.line, guard[0], "ask" if strong else "note")
@@ -443,9 +455,8 @@ def _request(call: ShellCall, state: ShellState) -> Traced:
     )
     if call.has("-k", "--insecure", "--no-check-certificate"):
         ledger.find("guard-off", line, "certificates are not checked", "note")
-    output = call.option("-o", "--output", "--output-document") or (
-        call.option("-O") or _joined_output(call) if call.name == "wget" else None
-    )
+    output = call.option("-o", "--output", "--output-document") or _joined_output(call)
+    output = output or (call.option("-O") if call.name == "wget" else None)
     if output is not None and output.known and output.known != "-":
         state.wrote(output.known, answer, line)
         return UNKNOWN
@@ -455,10 +466,14 @@ def _request(call: ShellCall, state: ShellState) -> Traced:
     return answer
 
 
+_JOINED_WGET, _JOINED_CURL = Lazy(r"-[a-zA-Z]{1,8}O"), Lazy(r"-[a-zA-Z#]{1,8}o")
+
+
 def _joined_output(call: ShellCall) -> Traced | None:
     """Return what follows switches of one letter of which the last names a file: `-qO FILE`."""
+    form = _JOINED_WGET if call.name == "wget" else _JOINED_CURL
     for at, one in enumerate(call.words[1:-1], 1):
-        if re.fullmatch(r"-[a-zA-Z]{1,8}O", one.known):
+        if form.fullmatch(one.known):
             return call.words[at + 1]
     return None
 
@@ -482,7 +497,7 @@ def _request_parts(call: ShellCall) -> dict[str, list[Traced]]:
         elif text in ("-H", "--header", "-u", "--user") and at + 1 < len(words):
             at += 1
             parts["header"].append(words[at])
-        elif text in _TAKES:
+        elif text in _TAKES or (call.name == "curl" and _JOINED_CURL.fullmatch(text)):
             at += 1
         elif not text.startswith("-") and words[at].name != "<(":
             parts["address"].append(words[at])
