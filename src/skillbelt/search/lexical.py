@@ -24,7 +24,7 @@ from skillbelt.search.words import ids
 
 
 class Weights(NamedTuple):
-    """The weight of each feature. Fitted; see design/search.md."""
+    """The weight of each feature. Fitted, but for that of the pairs; see design/search.md."""
 
     description: float = 0.386
     text: float = 0.595
