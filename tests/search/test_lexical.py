@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 from skillbelt.search.document import Parts, document
-from skillbelt.search.lexical import Candidate, hits, score
-from skillbelt.search.query import query
+from skillbelt.search.lexical import Candidate, compare, hits
+from skillbelt.search.query import Query, query
 from skillbelt.search.statistics import facts
 from skillbelt.search.words import number
 
@@ -17,6 +17,10 @@ def candidate(name: str, description: str = "", body: str = "", id: int = 1) -> 
         length=made.length,
         facts=facts(made),
     )
+
+
+def score(asked: Query, made: Candidate, name: str = "") -> float:
+    return compare(asked, made, name)[0]
 
 
 PDF = candidate("pdf-merge", "Merges PDF files into one.", "Use qpdf to merge the pages.")

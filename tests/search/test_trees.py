@@ -2,11 +2,10 @@ from __future__ import annotations
 
 from importlib.resources import files
 
-from skillbelt.search.lexical import score
 from skillbelt.search.protocol import Ranked
 from skillbelt.search.query import query
 from skillbelt.search.trees import FEATURES, HEAD, Node, describe_all, gain, refine, shipped
-from tests.search.test_lexical import candidate
+from tests.search.test_lexical import candidate, score
 from tests.tree import Tree
 
 SKILLS = "project/.agents/skills"

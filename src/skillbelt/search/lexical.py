@@ -24,7 +24,7 @@ from skillbelt.search.words import ids
 
 
 class Weights(NamedTuple):
-    """The weight of each feature. Fitted; see design/search.md."""
+    """The weight of each feature. Fitted, but for that of the pairs; see design/search.md."""
 
     description: float = 0.386
     text: float = 0.595
@@ -98,18 +98,14 @@ def look_up(
     return [(word, codes[at]) for word, at in places if at < end and terms[at] == word]
 
 
-def score(asked: Query, candidate: Candidate, name: str = "", weights: Weights = WEIGHTS) -> float:
-    """Score a document for the request; comparable within one request only.
-
-    A skill that the request names in order to rule it out comes last.
-    """
-    return compare(asked, candidate, name, weights)[0]
-
-
 def compare(
     asked: Query, candidate: Candidate, name: str = "", weights: Weights = WEIGHTS
 ) -> tuple[float, Sums]:
-    """Score a document, and return also the sums that the score is made of."""
+    """Score a document for the request, and return also the sums that the score is made of.
+
+    Scores compare within one request only. A skill that the request names in order to rule it out
+    comes last.
+    """
     sums = add_up(asked, candidate)
     found = _score(asked, candidate, name, weights, sums)
     return (found * EXCLUDED if found and is_excluded(asked, candidate) else found), sums
