@@ -160,7 +160,8 @@ PATTERNS = (
     pattern("override-instructions", "ask", "igno disr forg over bypa circ set sett susp aban do "
     "stop not take supe repl outr & inst prom guid dire cons rest poli guar safe trai & your its "
     "syst safe prev prio usua norm stan buil ethi cont", rf"""
-        (?!(?:overrid|replac|supersed)\w* (?:\w+ ){{0,4}}?system prompts?\b)\b(?:ignore|disregard
+        \b(?!(?:overrid|replac|supersed)\w{{0,3}} (?:\w+ ){{0,4}}?system prompts?\b)(?:ignore
+        |disregard
         |forget|override|bypass|circumvent|set aside|setting aside|suspend|abandon|do not follow
         |stop following|not bound by|takes? (?:precedence|priority) over
         |supersedes?|replaces?|overrides?|outranks?)\b (?:\w+ ){{0,4}}?(?:your|its|system|safety

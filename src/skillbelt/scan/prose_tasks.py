@@ -172,7 +172,7 @@ TASK_PATTERNS: tuple[ProsePattern, ...] = (
         \bthere is no (?:call|reason) to (?:say|mention) (?:so|it|this|that)\b"""),
     pattern("slanted-result", "ask", "what rega matt & numb data resu figu evid fact meas & say "
     "says show sugg", r"""
-        \b(?:whatever|regardless of what|no matter what) the (?:numbers|data|results?|figures
+        \b(?:what(?:ever)|regardless of what|no matter what) the (?:numbers|data|results?|figures
         |evidence
         |facts|measurements?) (?:says?|shows?|suggests?)\b"""),
     pattern("slanted-result", "ask", "roun adju nudg & down up & othe riva comp pric scor", r"""

@@ -187,7 +187,7 @@ _GUARDS = Lazy(
     r"--(?:dangerously[\w-]*|yolo|no-verify-ssl|disable-web-security|allow-dangerous[\w-]*"
     r"|break-system-packages|bypass-permissions)\b"
 )
-# Programs that start another agent, and the switches with which it asks nobody.
+# Programs that start another agent, and the switches with which it asks no one.
 _AGENTS = frozenset(
     ("claude", "codex", "cursor-agent", "gemini", "aider", "amp", "copilot", "goose", "opencode",
      "qwen", "cline", "droid", "crush")
