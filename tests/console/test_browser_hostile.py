@@ -186,7 +186,10 @@ def trap() -> Iterator[Trap]:
                 tree.skill("shelf/hostile", WORDS[:900], text=MARKDOWN)
                 tree.skill("shelf/evil2", TALL, name="<b>evil2</b>")
                 tree.skill("shelf/plain", HTML[:900], text=HTML)
-                tree.write(f"shelf/plain/{NAMES[0]}", HTML)
+                tree.write("shelf/plain/'&lt;img src=x onerror=window.hacked=1&gt;.md", HTML)
+                # Windows cannot have this name, so the page shows why the skill is refused.
+                tree.skill("refused/odd", "Odd.", text="x")
+                tree.write(f"refused/odd/{NAMES[0]}", HTML)
                 shelf, parts = str(tree.path("shelf")), parts_of(belt)
                 wanted: list[tuple[str, tuple[str, ...]]] = [
                     (shelf, ()), (shelf, ("hostile",)), (shelf, ("plain",)),
@@ -195,7 +198,11 @@ def trap() -> Iterator[Trap]:
                 jobs = [begin_add(parts, one, scope="user", by=WORDS, names=names)
                         for one, names in wanted]  # fmt: skip
                 until(lambda: all(one.state != "fetching" for one in jobs))
-                assert (jobs[0].state, jobs[2].state) == ("choose", "ready")
+                odd = str(tree.path("refused"))
+                jobs.append(begin_add(parts, odd, scope="user", by=WORDS, names=("odd",)))
+                until(lambda: jobs[4].state != "fetching")
+                states = (jobs[0].state, jobs[2].state, jobs[4].state)
+                assert states == ("choose", "ready", "failed")
                 pages = ["/", "/skills", "/skills?q=title", "/skills/hostile", "/runs",
                          f"/runs/{run}", "/conversations", "/conversations/app/ada/talk", "/log",
                          "/conversations/app/ada/talk/requests/1", "/usage", "/doctor", "/install",

@@ -121,12 +121,15 @@ def test_a_second_click_answers_no_other_request(place: Any, window: Window) -> 
     ask(belt, [request(number) for number in range(2)])
     expect(page.locator("[data-card]")).to_have_count(2)
     page.evaluate("""() => {
-      // A click as soon as the list has moved, by the same hand at the same place.
+      // A click as soon as the list has moved, by the same hand at the same place. Other swaps
+      // may still come: each request that is asked redraws the list.
       document.addEventListener('htmx:after:swap', () => {
+        const cards = document.querySelectorAll('[data-card]').length;
+        if (document.body.dataset.clicked || cards > 1) return;
+        document.body.dataset.clicked = 'yes';
         const one = document.querySelector('.answers .primary');
         one?.dispatchEvent(new MouseEvent('click', { bubbles: true, cancelable: true, detail: 2 }));
-        document.body.dataset.clicked = 'yes';
-      }, { once: true });
+      });
     }""")
     page.get_by_role("button", name="Allow once").first.click()
     expect(page.locator("body[data-clicked]")).to_have_count(1)
