@@ -289,7 +289,7 @@ def test_a_new_version_shows_what_is_different(tree: Tree, source: BareRepositor
     source.commit({"skills": {"beta": changed}})
     done = tree.run("add", source.url, "--skill", "beta", "--yes")
     assert done.stdout.startswith("beta: replaced")
-    assert "changed   SKILL.md" in done.stderr and "added     b.md" in done.stderr
+    assert "changed    SKILL.md" in done.stderr and "added      b.md" in done.stderr
 
 
 def test_pinned_means_the_lock_names_the_commit(tree: Tree, source: BareRepository) -> None:

@@ -290,7 +290,7 @@ def _show(offer: SkillOffer, args: argparse.Namespace) -> None:
         return
     print(f"{one_line(offer.name)}", file=sys.stderr)
     for label, text in describe.describe_offer(offer):
-        print_words(f"  {label:<9} {text}", " " * 12, file=sys.stderr)
+        print_words(f"  {label:<10} {text}", " " * 13, file=sys.stderr)
     if args.verbose:
         print_diagnostics(describe.check_offer(offer), args)
 

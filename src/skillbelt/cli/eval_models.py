@@ -14,10 +14,11 @@ from skillbelt.agent.models import OFFLINE
 from skillbelt.cli.ask import ignore_warnings
 from skillbelt.cli.build import find_skill
 from skillbelt.cli.eval_cases import CaseProgress, advise, cases_of, one_skill
+from skillbelt.cli.output import count, say, wants_progress
 from skillbelt.errors import ConfigError, UsageError
 from skillbelt.evals.budget import Budget, parse_price
 from skillbelt.evals.cache import EvalCache
-from skillbelt.evals.cases import EvalSet
+from skillbelt.evals.cases import EvalSet, TriggerCase
 from skillbelt.evals.conversation import ConversationLimits, ConversationRunner, hide_skill
 from skillbelt.evals.first_set import EVAL_FILE, EVAL_FOLDER
 from skillbelt.evals.judge import INSTRUCTIONS
@@ -181,6 +182,7 @@ def evaluate_trigger(args: argparse.Namespace) -> EvalReport:
         talkers = {model: bench.talker(bench.agent(runtime, model)) for model in models}
         progress = CaseProgress(args, bench.budget)
         plan = _plan(args, talkers, runtime.settings, progress)
+        _announce(args, cases, models)
         with progress:
             report = asyncio.run(evaluate_triggers(cases, skills, plan))
         plan.cache.tidy()
@@ -189,6 +191,18 @@ def evaluate_trigger(args: argparse.Namespace) -> EvalReport:
         warnings = (*report.warnings, *_offline_note(models))
         report = report._replace(problems=problems, facts=facts, warnings=warnings)
         return _keep(runtime.settings, report, skills, sets)
+
+
+def _announce(args: argparse.Namespace, cases: Sequence[TriggerCase], models: list[str]) -> None:
+    """Print on a terminal how many requests follow, and how to set a limit."""
+    if not wants_progress(args):
+        return
+    skills = len({case.skill for case in cases})
+    parts = [f"{count(len(cases), 'request')} of {count(skills, 'skill')}"]
+    parts += [f"{args.repeat} times each"] if args.repeat > 1 else []
+    parts += [f"with {len(models)} models"] if len(models) > 1 else []
+    limit = "" if models == [OFFLINE] else "; --max-tokens and --max-cost set a limit"
+    say(f"{', '.join(parts)}{limit}", args)
 
 
 def evaluate_run(args: argparse.Namespace) -> EvalReport:

@@ -43,6 +43,10 @@ class MergedFolder(NamedTuple):
     kept: tuple[str, ...] = ()
     conflicts: tuple[MergeConflict, ...] = ()
 
+    def files(self) -> tuple[str, ...]:
+        """Return the files with local edits."""
+        return tuple(sorted({*self.kept, *(one.path for one in self.conflicts)}))
+
 
 def merge_folders(base: str, ours: str, theirs: str, into: str) -> MergedFolder:
     """Merge two versions that come from `base` into a new folder; OSError or SourceError."""

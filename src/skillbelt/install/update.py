@@ -240,6 +240,7 @@ def put_version(
         path=ready.found.folder,
         before=hashes.content_digest if hashes else "",
         after=version.after.content_digest,
+        edited=ready.merged.files(),
     )
     return change, ready.merged
 

@@ -152,7 +152,10 @@ class Drift(NamedTuple):
 
 
 class PlannedChange(NamedTuple):
-    """One change of the disk. `before` and `after` are content digests, "" for nothing there."""
+    """One change of the disk. `before` and `after` are content digests, "" for nothing there.
+
+    `edited` are the files with local edits that stay in the new version.
+    """
 
     action: ChangeAction
     name: str
@@ -160,3 +163,4 @@ class PlannedChange(NamedTuple):
     before: str = ""
     after: str = ""
     reason: str = ""
+    edited: tuple[str, ...] = ()
