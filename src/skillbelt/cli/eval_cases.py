@@ -130,8 +130,9 @@ class CaseProgress:
         self._began = time.monotonic()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        if self._wanted:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        # After Ctrl-C the command clears the line itself, and prints `interrupted` in its place.
+        if self._wanted and kind is not KeyboardInterrupt:
             show_progress("")
 
 
