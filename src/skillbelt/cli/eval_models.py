@@ -141,14 +141,14 @@ class _Bench:
 
 
 @contextmanager
-def _open(args: argparse.Namespace) -> Iterator[_Bench]:
+def _open_bench(args: argparse.Namespace) -> Iterator[_Bench]:
     if not 0 < args.timeout < float("inf"):
         raise ConfigError(f"--timeout takes a number of seconds above 0, not {args.timeout:g}")
     with ignore_warnings(), ExitStack() as stack:
         yield _Bench(args, stack)
 
 
-def _plan(
+def _make_plan(
     args: argparse.Namespace,
     talkers: dict[str, ConversationRunner],
     settings: Settings,
@@ -167,7 +167,7 @@ def _plan(
 
 def evaluate_trigger(args: argparse.Namespace) -> EvalReport:
     """Ask models each request, and see whether they use the skill."""
-    with _open(args) as bench:
+    with _open_bench(args) as bench:
         runtime = bench.runtime()
         skills = runtime.available()
         sets = cases_of(args, runtime.catalog, skills)
@@ -181,7 +181,7 @@ def evaluate_trigger(args: argparse.Namespace) -> EvalReport:
         models = bench.models(runtime)
         talkers = {model: bench.talker(bench.agent(runtime, model)) for model in models}
         progress = CaseProgress(args, bench.budget)
-        plan = _plan(args, talkers, runtime.settings, progress)
+        plan = _make_plan(args, talkers, runtime.settings, progress)
         _announce(args, cases, models)
         with progress:
             report = asyncio.run(evaluate_triggers(cases, skills, plan))
@@ -190,7 +190,7 @@ def evaluate_trigger(args: argparse.Namespace) -> EvalReport:
         facts = {**report.facts, **bench.budget.document(), "repeats": args.repeat}
         warnings = (*report.warnings, *_offline_note(models))
         report = report._replace(problems=problems, facts=facts, warnings=warnings)
-        return _keep(runtime.settings, report, skills, sets)
+        return _keep_report(runtime.settings, report, skills, sets)
 
 
 def _announce(args: argparse.Namespace, cases: Sequence[TriggerCase], models: list[str]) -> None:
@@ -207,7 +207,7 @@ def _announce(args: argparse.Namespace, cases: Sequence[TriggerCase], models: li
 
 def evaluate_run(args: argparse.Namespace) -> EvalReport:
     """Do the tasks of one skill with it, and without it or with an old one."""
-    with _open(args) as bench:
+    with _open_bench(args) as bench:
         runtime = bench.runtime()
         skill = one_skill(args, runtime.catalog)
         [found] = cases_of(args, runtime.catalog, {skill.name: skill}) or [EvalSet(skill.name)]
@@ -218,9 +218,9 @@ def evaluate_run(args: argparse.Namespace) -> EvalReport:
                 f'"expect": {{"contains": "..."}}, to {one_line(path)}'
             )
         models = bench.models(runtime)
-        sides = {model: _sides(args, bench, runtime, skill, model) for model in models}
+        sides = {model: _make_sides(args, bench, runtime, skill, model) for model in models}
         progress = CaseProgress(args, bench.budget)
-        plan = _plan(args, {}, runtime.settings, progress)
+        plan = _make_plan(args, {}, runtime.settings, progress)
         judge = bench.judge()
         folder = iteration_folder(os.path.abspath(args.output or f"{skill.name}-workspace"))
         with progress:
@@ -233,7 +233,7 @@ def evaluate_run(args: argparse.Namespace) -> EvalReport:
         if report.complete:
             folder = _write_files(folder, skill, runs, report, args.judge or "")
         report = report._replace(facts={**facts, "folder": folder})
-        return _keep(runtime.settings, report, {skill.name: skill}, [found])
+        return _keep_report(runtime.settings, report, {skill.name: skill}, [found])
 
 
 def _write_files(
@@ -246,7 +246,7 @@ def _write_files(
         raise ConfigError(f"--output {one_line(folder)}: {error.strerror}") from None
 
 
-def _keep(
+def _keep_report(
     settings: Settings, report: EvalReport, skills: Mapping[str, Skill], sets: Sequence[EvalSet]
 ) -> EvalReport:
     """Keep the result as the last one; return the report, with a warning if that failed."""
@@ -264,7 +264,7 @@ def _offline_note(models: Sequence[str]) -> list[str]:
     return [f"{message}; name one with --model"] if OFFLINE in models else []
 
 
-def _sides(
+def _make_sides(
     args: argparse.Namespace, bench: _Bench, runtime: Runtime, skill: Skill, model: str
 ) -> list[TaskSide]:
     """Return the sides of a comparison for one model."""

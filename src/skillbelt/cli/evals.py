@@ -489,13 +489,13 @@ def _diff(args: argparse.Namespace) -> EvalReport:
 
 
 def _compare(catalog: Catalog, args: argparse.Namespace, stack: ExitStack) -> EvalReport:
-    new = _version(args.names[1], catalog, os.getcwd(), stack)
-    old = _version(args.names[0], catalog, new.dir, stack)
+    new = _find_version(args.names[1], catalog, os.getcwd(), stack)
+    old = _find_version(args.names[0], catalog, new.dir, stack)
     if old.name != new.name:
         raise UsageError(
             f"eval diff takes two versions of one skill, not {old.name} and {new.name}"
         )
-    with _among(catalog, old) as first, _among(catalog, new) as second:
+    with _open_among(catalog, old) as first, _open_among(catalog, new) as second:
         filters = visible_filters(second)
         skills = second.findable(filters)
         if new.name not in skills:
@@ -507,7 +507,7 @@ def _compare(catalog: Catalog, args: argparse.Namespace, stack: ExitStack) -> Ev
         return compare_versions(old, new, sets, searches=searches, skills=skills, k=args.k)
 
 
-def _version(word: str, catalog: Catalog, folder: str, stack: ExitStack) -> Skill:
+def _find_version(word: str, catalog: Catalog, folder: str, stack: ExitStack) -> Skill:
     """Return the skill of a name, a folder, or a revision of git; `REV` alone is of the folder."""
     place = folder if ":" not in word else os.getcwd()
     if word in catalog.current() or os.path.lexists(resolve(word, catalog.settings)):
@@ -519,7 +519,7 @@ def _version(word: str, catalog: Catalog, folder: str, stack: ExitStack) -> Skil
 
 
 @contextmanager
-def _among(catalog: Catalog, skill: Skill) -> Iterator[Catalog]:
+def _open_among(catalog: Catalog, skill: Skill) -> Iterator[Catalog]:
     """Open the catalogue with that version of a skill in place of the one it has."""
     known = catalog.get(skill.name)
     if known is not None and known.dir == skill.dir:

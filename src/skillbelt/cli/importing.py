@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
         known = {one.name for one in found}
         for name in args.names:
             if name not in known:
-                raise ConfigError(_explain(name, lock))
+                raise ConfigError(_explain_missing(name, lock))
         chosen = [one for one in found if not wanted or one.name in wanted]
         result = _adopt(chosen, lock, settings, args)
         entries = read_lock(place).entries
@@ -58,13 +58,16 @@ def run(args: argparse.Namespace) -> int:
     print_result(result, entries, args, dry_run=args.dry_run, nothing=nothing, installed=TOOLS)
     for one in chosen:
         if isinstance(one, AdoptedSkill):
-            say(f"{one_line(one.name)}: {one.record.tool} installed it from {_source(one)}", args)
+            say(
+                f"{one_line(one.name)}: {one.record.tool} installed it from {_describe_source(one)}",
+                args,
+            )
     if result.changes and not args.dry_run:
         say(f"{place.command('update')} takes the versions of their sources", args)
     return result.exit_code
 
 
-def _explain(name: str, lock: SkillLock) -> str:
+def _explain_missing(name: str, lock: SkillLock) -> str:
     if name in lock.entries:
         return f"{lock.place.lock} has {name!r} already"
     return (
@@ -72,7 +75,7 @@ def _explain(name: str, lock: SkillLock) -> str:
     )
 
 
-def _source(skill: AdoptedSkill) -> str:
+def _describe_source(skill: AdoptedSkill) -> str:
     reference = skill.record.reference
     return one_line(f"{reference.source}{f'#{reference.ref}' if reference.ref else ''}")
 

@@ -186,8 +186,8 @@ def print_result(
     if args.json:
         print_json(
             {
-                "changes": [_change(one, entries.get(one.name)) for one in result.changes],
-                "refused": [_refusal(one) for one in result.refused],
+                "changes": [_describe_change(one, entries.get(one.name)) for one in result.changes],
+                "refused": [_describe_refusal(one) for one in result.refused],
                 "drift": [one._asdict() for one in result.drift],
             }
         )
@@ -237,7 +237,7 @@ def print_drift(drift: Iterable[Drift]) -> None:
         print_words(text, "  ")
 
 
-def _change(change: PlannedChange, entry: LockEntry | None) -> dict[str, object]:
+def _describe_change(change: PlannedChange, entry: LockEntry | None) -> dict[str, object]:
     return {
         "name": change.name,
         "action": change.action,
@@ -250,7 +250,7 @@ def _change(change: PlannedChange, entry: LockEntry | None) -> dict[str, object]
     }
 
 
-def _refusal(refusal: SyncRefusal) -> dict[str, object]:
+def _describe_refusal(refusal: SyncRefusal) -> dict[str, object]:
     return {
         "name": refusal.name,
         "code": refusal.code,

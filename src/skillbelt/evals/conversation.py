@@ -161,7 +161,7 @@ class ConversationRunner:
             return EvalConversation("budget")
         session = f"eval-{os.urandom(8).hex()}"
         seen = _Seen(self.runtime.names, until)
-        model, runner = self._budgeted(log)
+        model, runner = self._make_budgeted(log)
         began = time.monotonic()
         try:
             async with asyncio.timeout(self._bounds.seconds):
@@ -181,7 +181,7 @@ class ConversationRunner:
         made = await asyncio.to_thread(self._outputs, session, bool(seen.commands))
         return seen.talk(ended, seconds, made)
 
-    def _budgeted(self, log: AnswerLog | None) -> tuple[BudgetedModel | None, Runner]:
+    def _make_budgeted(self, log: AnswerLog | None) -> tuple[BudgetedModel | None, Runner]:
         """Return the model of one conversation, which keeps to the budget, and its runner."""
         agent = self.runner.agent
         if agent.model == OFFLINE:
@@ -237,7 +237,7 @@ class _Seen:
     def note(self, event: AgentEvent) -> None:
         """Take one event into account."""
         if isinstance(event, _KEPT) and len(self._transcript) < _MAX_TRANSCRIPT_EVENTS:
-            self._transcript.append(_bounded(document(event)))
+            self._transcript.append(_shorten_event(document(event)))
         match event:
             case ToolCall():
                 self._note_call(event)
@@ -245,7 +245,7 @@ class _Seen:
                 self._use(event.skill)
             case ToolResponse():
                 self._failed += bool(event.error)
-                self._refused += _kind(event) == "permission_denied"
+                self._refused += _error_kind(event) == "permission_denied"
             case PermissionRequest():
                 self._asked.append(event.pending.request.type)
             case Usage():
@@ -301,7 +301,7 @@ class _Seen:
         )
 
 
-def _kind(response: ToolResponse) -> str:
+def _error_kind(response: ToolResponse) -> str:
     about = response.data.get("error")
     return str(about.get("kind", "")) if isinstance(about, Mapping) else ""
 
@@ -316,7 +316,7 @@ def _arguments(given: object) -> Mapping[str, object]:
     return given if isinstance(given, dict) and not is_deep(given) else {}
 
 
-def _bounded(event: Mapping[str, Any]) -> dict[str, Any]:
+def _shorten_event(event: Mapping[str, Any]) -> dict[str, Any]:
     """Return an event for a transcript, without long texts and without changes of the state."""
     kept = {key: value for key, value in event.items() if key not in ("data", "state_delta")}
     return {

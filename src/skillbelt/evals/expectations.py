@@ -185,7 +185,7 @@ def _read_assertion(one: object, where: str) -> Expected:
         raise ConfigError(f"{where}: an assertion is a sentence or an object, not {_show(one)}")
     if not isinstance(one.get("type"), str):
         if isinstance(one.get("$ref"), str):
-            return Expected(ungraded=(_not_run(f"$ref {one['$ref']}", "$ref"),))
+            return Expected(ungraded=(_explain_not_run(f"$ref {one['$ref']}", "$ref"),))
         text = _description(one)
         if not text:
             raise ConfigError(f"{where}: an assertion needs a type or a text")
@@ -217,10 +217,10 @@ def _read_typed(one: Mapping[str, Any], where: str) -> Expected:
     if known == "is-json" and value is not None:
         kind = kind.replace("is-json", "json-schema")
     if known not in CHECKS and known not in _ALIASES and known not in _MILLISECONDS:
-        return Expected(ungraded=(_not_run(kind, kind),))
+        return Expected(ungraded=(_explain_not_run(kind, kind),))
     value = _promptfoo_value(known, value)
     if value is _ELSEWHERE:
-        return Expected(ungraded=(_not_run(f"{kind} with such a value", kind),))
+        return Expected(ungraded=(_explain_not_run(f"{kind} with such a value", kind),))
     file = one.get("file", one.get("path", ""))
     try:
         return Expected(make_check(kind, value, where, file=file if isinstance(file, str) else ""))
@@ -254,7 +254,7 @@ def _promptfoo_value(kind: str, value: object) -> object:
     return value
 
 
-def _not_run(name: str, kind: str) -> str:
+def _explain_not_run(name: str, kind: str) -> str:
     """Say that a grader is not run, and what to write instead."""
     shown = shorten(one_line(name), _MAX_SHOWN)
     instead = "contains, regex, json_schema or golden under `expect`, or a sentence for --judge"
@@ -278,7 +278,7 @@ def read_grader(one: Mapping[str, Any], where: str) -> Expected:
         raise ConfigError(f"{where}.config: takes an object")
     read = _GRADERS.get(kind)
     if read is None:
-        return Expected(ungraded=(_not_run(str(one.get("name") or kind), kind),))
+        return Expected(ungraded=(_explain_not_run(str(one.get("name") or kind), kind),))
     return read(config, f"{where}.config")
 
 

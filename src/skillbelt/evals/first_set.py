@@ -74,7 +74,7 @@ def first_set(skill: Skill, neighbours: Iterable[Result]) -> dict[str, object]:
         text = next(iter(_requests(other)), "")
         if text:
             entries.append({"prompt": text, "should_trigger": False, "expected_skill": other.name})
-    for text in list(dict.fromkeys(_ruled_out(skill)))[:_MOST_RULED_OUT]:
+    for text in list(dict.fromkeys(_find_ruled_out(skill)))[:_MOST_RULED_OUT]:
         entries.append({"prompt": text, "should_trigger": False, "expected_skill": None})
     for text in _TALK:
         entries.append({"prompt": text, "should_trigger": False, "expected_skill": None})
@@ -89,7 +89,7 @@ def first_set(skill: Skill, neighbours: Iterable[Result]) -> dict[str, object]:
 def _requests(skill: Skill) -> Iterator[str]:
     """Yield requests that the description names: after `use when`, in its lists, then the rest."""
     usable = [one for one in _sentences(skill) if not _EXCLUDES.search(one)]
-    for one in sorted(usable, key=_order):
+    for one in sorted(usable, key=_rank_sentence):
         text = _CONDITION.sub(r"\1", one)
         lists = bool(_LEAD.match(text) or _INCLUDES.match(text))
         text = _WHO.sub("", _INCLUDES.sub("", _LEAD.sub("", text)))
@@ -98,7 +98,7 @@ def _requests(skill: Skill) -> Iterator[str]:
                 yield part[0].upper() + part[1:]
 
 
-def _ruled_out(skill: Skill) -> Iterator[str]:
+def _find_ruled_out(skill: Skill) -> Iterator[str]:
     """Yield what the description says that the skill is not for."""
     for sentence in _sentences(skill):
         found = _RULES_OUT.search(sentence)
@@ -123,7 +123,7 @@ def _is_request(text: str) -> bool:
     return short and whole and not _DEPENDS.search(text)
 
 
-def _order(sentence: str) -> int:
+def _rank_sentence(sentence: str) -> int:
     """Return how well a sentence says what people ask for; the best first."""
     return 0 if _LEAD.match(sentence) else 1 if _INCLUDES.match(sentence) else 2
 

@@ -310,7 +310,7 @@ def _script(entry: object, origin: EntryPlace) -> ScriptCase:
         script=entry["script"],
         arguments=tuple(arguments),
         stdin=stdin,
-        files=_placed(entry.get("files"), f"{origin.text}: files"),
+        files=_read_inputs(entry.get("files"), f"{origin.text}: files"),
         calls_json="input" in entry,
         json=entry.get("input"),
         seconds=float(seconds),
@@ -319,7 +319,7 @@ def _script(entry: object, origin: EntryPlace) -> ScriptCase:
     )
 
 
-def _placed(value: object, where: str) -> Mapping[str, str]:
+def _read_inputs(value: object, where: str) -> Mapping[str, str]:
     """Return the files of the skill by the name that they get in the workspace."""
     if isinstance(value, Mapping):
         if not all(isinstance(one, str) for one in value.values()):

@@ -105,7 +105,7 @@ def keep_results(
     if not report.complete or report.kind not in _KINDS:
         return
     cases = {one.skill: one for one in sets}
-    shelf = _shelf(settings)
+    shelf = _open_cache(settings)
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     for measured in report.skills:
         if not measured.baseline:
@@ -122,7 +122,7 @@ def last_results(settings: Settings, skill: Skill, current: EvalSet) -> tuple[La
     `current` are the skill's cases; results of other cases say so. Results of another content of
     the skill do not count.
     """
-    shelf, found = _shelf(settings), list[LastResult]()
+    shelf, found = _open_cache(settings), list[LastResult]()
     for key in shelf.keys(_prefix(skill))[:_MOST_READ]:
         kept = shelf.get(key)
         made = _read(kept, current) if kept is not None else None
@@ -140,7 +140,7 @@ def cases_digest(kind: str, cases: EvalSet) -> str:
     return key_of(cases=[one._replace(source="", folder="") for one in cases.tasks])
 
 
-def _shelf(settings: Settings) -> ResultCache:
+def _open_cache(settings: Settings) -> ResultCache:
     folder = os.path.join(settings.state_dir, _FOLDER)
     return ResultCache(folder, most=_MOST, most_bytes=_MOST_BYTES)
 
@@ -163,7 +163,7 @@ def _summary(report: EvalReport, measured: MeasuredSkill, now: str) -> LastResul
         time=now,
         measures=measured.measures,
         outcomes=Counter(one.outcome for one in mine),
-        wrong=tuple(_wrong(mine)),
+        wrong=tuple(_list_wrong(mine)),
         difference=_difference(report, measured.model),
         repeats=repeats if isinstance(repeats, int) else 1,
     )
@@ -175,7 +175,7 @@ def _is_of(case: CaseOutcome, measured: MeasuredSkill) -> bool:
     return same and case.group in ("positive", "negative", "with_skill")
 
 
-def _wrong(cases: Iterable[CaseOutcome]) -> Iterator[WrongCase]:
+def _list_wrong(cases: Iterable[CaseOutcome]) -> Iterator[WrongCase]:
     for one in [one for one in cases if one.outcome != "passed"][:_MOST_CASES]:
         text, detail = one_line(one.text), one_line(one.detail)
         yield WrongCase(

@@ -87,7 +87,7 @@ def render_json(report: EvalReport) -> str:
 # Markdown
 
 
-def _plain(text: str) -> str:
+def _escape(text: str) -> str:
     """Return a message for Markdown. Names in it cannot mention a user or become a link."""
     split = _LINKED.sub(lambda found: f"{found[0]}\u200b", one_line(text))
     return _MARKDOWN.sub(r"\\\1", split)
@@ -124,12 +124,12 @@ def _render_markdown(report: EvalReport, most: int) -> str:
     """Return the report with at most that many rows in each table."""
     lines = [f"## {_TITLES[report.kind]}", ""]
     mark = "❌" if not report.passed else "✅" if report.bars else "📏"
-    lines += [f"{mark} {_plain(summarise(report))}", ""]
+    lines += [f"{mark} {_escape(summarise(report))}", ""]
     lines += _markdown_measures(report, most)
     lines += _markdown_bars(report, most)
     lines += _markdown_facts(report.facts, most)
     for text in report.warnings[:most]:
-        lines += [f"> **Note:** {_plain(shorten(text, _MAX_NOTE_CHARS))}", ""]
+        lines += [f"> **Note:** {_escape(shorten(text, _MAX_NOTE_CHARS))}", ""]
     lines += _count_more(report.warnings, most)
     if report.confusions:
         rows = [
@@ -149,12 +149,12 @@ def _markdown_measures(report: EvalReport, most: int) -> Iterator[str]:
     if len(skills) > most:  # the worst are worth reading
         skills.sort(key=lambda one: _first_rate(one, names))
     rows = [
-        (_code(label_of(one)), *(_plain(str(one.measures[name])) if name in one.measures else "-"
+        (_code(label_of(one)), *(_escape(str(one.measures[name])) if name in one.measures else "-"
                                   for name in names))
         for one in skills
     ]  # fmt: skip
     if rows:
-        yield from _table(("skill", *map(_plain, names)), rows, most)
+        yield from _table(("skill", *map(_escape, names)), rows, most)
 
 
 def _first_rate(skill: MeasuredSkill, names: Sequence[str]) -> float:
@@ -167,7 +167,7 @@ def _markdown_bars(report: EvalReport, most: int) -> Iterator[str]:
     low = [bar for bar in report.bars if not bar.passed]
     for bar in low[:most]:
         yield (
-            f"- ❌ {_code(bar.label)}: {_plain(bar.measure)} is {bar.rate:.2f}, and must be at "
+            f"- ❌ {_code(bar.label)}: {_escape(bar.measure)} is {bar.rate:.2f}, and must be at "
             f"least {bar.least:.2f}"
         )
     if low:
@@ -176,8 +176,8 @@ def _markdown_bars(report: EvalReport, most: int) -> Iterator[str]:
 
 def _markdown_facts(facts: Mapping[str, Any], most: int) -> Iterator[str]:
     """Show differences between sides, what was spent, and what changed between versions."""
-    for one in _listed(facts.get("differences")):
-        yield f"- {_plain(describe_difference(one))}"
+    for one in _as_list(facts.get("differences")):
+        yield f"- {_escape(describe_difference(one))}"
     if "tokens" in facts and isinstance(facts["tokens"], int):
         yield f"- {describe_spending(facts)}"
     yield ""
@@ -189,7 +189,7 @@ def _markdown_facts(facts: Mapping[str, Any], most: int) -> Iterator[str]:
         yield from (f"- {_code(line)}", "")
     for label, text in version_diffs(facts):
         yield f"<details><summary>{label}</summary>"
-        yield from ("", *_fenced(text, most), "", "</details>", "")
+        yield from ("", *_fence_diff(text, most), "", "</details>", "")
 
 
 def version_diffs(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -210,7 +210,7 @@ def describe_files(facts: Mapping[str, Any]) -> Iterator[str]:
             yield f"files {kind}: {', '.join(map(one_line, paths[:_MOST_FILES]))}{more}"
 
 
-def _fenced(text: str, most: int) -> Iterator[str]:
+def _fence_diff(text: str, most: int) -> Iterator[str]:
     longest = max((len(one) for one in re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     yield f"{fence}diff"
@@ -246,7 +246,7 @@ def _markdown_cases(cases: Sequence[CaseOutcome], most: int) -> Iterator[str]:
     yield f"<details><summary>{len(wrong)} of {len(cases)} cases did not pass</summary>"
     yield ""
     rows = [
-        (_MARKS[one.outcome], _code(name_case(one)), _plain(one.group.replace("_", " ")),
+        (_MARKS[one.outcome], _code(name_case(one)), _escape(one.group.replace("_", " ")),
          _code(shorten(one_line(text_of(one)), 160)), _code(shorten(one_line(one.detail), 300)))
         for one in wrong
     ]  # fmt: skip
@@ -563,12 +563,12 @@ def _html_pairs(report: EvalReport) -> Iterator[str]:
     yield f"<h2>With the skill and {'with the old version' if old else 'without'}</h2>"
     rows = [(str(one["case"]), float(one["with"]), float(one["without"])) for one in pairs]
     yield _plot_pairs(rows)
-    for difference in _listed(report.facts.get("differences")):
+    for difference in _as_list(report.facts.get("differences")):
         yield f"<p>{_html(describe_difference(difference))}</p>"
     yield f"<p>{_html(describe_spending(report.facts))}</p>" if "tokens" in report.facts else ""
 
 
-def _listed(value: object) -> list[Mapping[str, Any]]:
+def _as_list(value: object) -> list[Mapping[str, Any]]:
     return value if isinstance(value, list) else []
 
 

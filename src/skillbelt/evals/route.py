@@ -211,7 +211,7 @@ def words_that_led(query: str, taker: Skill, owner: Skill | None) -> list[str]:
 
     The rarest come first. Where both have all of them, these are the words that they share.
     """
-    theirs, mine = _described(taker), _described(owner) if owner else frozenset[str]()
+    theirs, mine = _words_of(taker), _words_of(owner) if owner else frozenset[str]()
     spelt = {stem: run.lower() for run in runs(query) for stem in words(run)}
     rare = rarity().anywhere
     weight = {stem: rare.get(number(stem), UNSEEN) for stem in spelt if stem in theirs}
@@ -221,5 +221,5 @@ def words_that_led(query: str, taker: Skill, owner: Skill | None) -> list[str]:
     return list(dict.fromkeys(one_line(spelt[stem]) for stem in led))[:_MAX_WORDS]
 
 
-def _described(skill: Skill) -> frozenset[str]:
+def _words_of(skill: Skill) -> frozenset[str]:
     return frozenset(words(f"{skill.name} {skill.description} {skill.when_to_use}"))

@@ -162,10 +162,10 @@ class _CaseRunner:
         plain["files"] = dict(case.files)
         return key_of(
             kind="script", skill=self._digest, case=plain, sandbox=self._bounds.sandbox,
-            seconds=self._seconds(case),
+            seconds=self._limit_seconds(case),
         )  # fmt: skip
 
-    def _seconds(self, case: ScriptCase) -> float:
+    def _limit_seconds(self, case: ScriptCase) -> float:
         return min(case.seconds or self._bounds.seconds, self._bounds.most_seconds)
 
     def open_gate(self, cases: Sequence[ScriptCase], one_question: bool) -> Gate:
@@ -198,7 +198,7 @@ class _CaseRunner:
             command = (*script.command, *case.arguments)
             call = RunCall(command=command, cwd=script.cwd, stdin=case.stdin.encode())
         return call._replace(
-            timeout_seconds=self._seconds(case),
+            timeout_seconds=self._limit_seconds(case),
             inputs=self._inputs(case),
             all_outputs=True,
         )
@@ -254,7 +254,7 @@ class _CaseRunner:
         except SkillbeltError as error:
             return {"outcome": "error", "detail": one_line(str(error)), "grades": []}
         if timed_out:
-            detail = f"took longer than {self._seconds(case):g} s"
+            detail = f"took longer than {self._limit_seconds(case):g} s"
             if case.seconds > self._bounds.most_seconds:
                 detail += f", the most (it asks for {case.seconds:g}; --timeout sets both)"
             return {"outcome": "timeout", "detail": detail, "seconds": seen.seconds, "grades": []}
@@ -275,8 +275,8 @@ class _CaseRunner:
             cut=_CUT in result.warnings,
             files=_texts(result.output_files),
             exit_code=result.exit_code,
-            surprises=_undeclared(result.observed),
-            reported=_reported(result.observed),
+            surprises=_list_undeclared(result.observed),
+            reported=_list_reported(result.observed),
             seconds=result.duration_ms / 1000,
         )
         return seen, result.timed_out
@@ -290,7 +290,7 @@ class _CaseRunner:
             case.json,
             who=self._asker(gate),
             script=case.script,
-            timeout_ms=int(self._seconds(case) * 1000),
+            timeout_ms=int(self._limit_seconds(case) * 1000),
             inputs=self._inputs(case),
             all_outputs=True,
             observed=True,
@@ -302,14 +302,14 @@ class _CaseRunner:
             cut=_CUT in done.warnings,
             files=_texts(done.output_files),
             exit_code=done.exit_status.code,
-            surprises=_undeclared(done.observed),
-            reported=_reported(done.observed),
+            surprises=_list_undeclared(done.observed),
+            reported=_list_reported(done.observed),
             seconds=done.duration_ms / 1000,
         )
         return seen, done.exit_status.kind == "timeout"
 
 
-def _undeclared(observed: Iterable[ObservedUse]) -> tuple[str, ...]:
+def _list_undeclared(observed: Iterable[ObservedUse]) -> tuple[str, ...]:
     """Return what a script tried to use, and neither its skill declares nor the user allows."""
     return tuple(
         str(one)
@@ -318,7 +318,7 @@ def _undeclared(observed: Iterable[ObservedUse]) -> tuple[str, ...]:
     )
 
 
-def _reported(observed: Iterable[ObservedUse]) -> tuple[str, ...]:
+def _list_reported(observed: Iterable[ObservedUse]) -> tuple[str, ...]:
     """Return what a script reports as missing, and its skill does not declare; no proof of use."""
     return tuple(
         f"{one.kind} {one.value}"

@@ -128,7 +128,7 @@ async def run_tasks(
             if talk.ended == "answer":
                 plan.cache.put(key, talk.document())
                 log.remove()
-        case = job.case if job.side.skill else _without_use(job.case)
+        case = job.case if job.side.skill else _drop_use_checks(job.case)
         grades, unjudged = await _grade(case, talk, skill, plan, judge_by)
         made = TaskRun(
             case=job.case,
@@ -156,7 +156,7 @@ def _require_files(cases: Sequence[TaskCase], skill: Skill, limits: Limits) -> N
             raise ConfigError(f"{where}: {error}") from None
 
 
-def _without_use(case: TaskCase) -> TaskCase:
+def _drop_use_checks(case: TaskCase) -> TaskCase:
     """Return the case without checks that the skill is used: on this side it is not there."""
     kept = (one for one in case.checks if one.kind not in ("skill-used", "script-run"))
     return case._replace(checks=tuple(kept))

@@ -93,7 +93,7 @@ async def evaluate_triggers(
     """
     keys = {name: skill_key(skills[name]) for name in {one.skill for one in cases}}
     shown = {
-        model: await asyncio.to_thread(_shown_to_model, talker)
+        model: await asyncio.to_thread(_digest_shown, talker)
         for model, talker in plan.talkers.items()
     }
     jobs = [
@@ -126,7 +126,7 @@ async def evaluate_triggers(
     return report._replace(warnings=(*report.warnings, *warn_of_drafts(cases)))
 
 
-def _shown_to_model(talker: ConversationRunner) -> str:
+def _digest_shown(talker: ConversationRunner) -> str:
     """Return a digest of what the model sees of the skills: the overview and the tools."""
     runtime = talker.runtime
     return key_of(

@@ -181,10 +181,10 @@ def _read_record(
     folder: str, place: InstallPlace, apm: list[Mapping[str, Any]], wanted: set[ToolName]
 ) -> SkillRecord | None:
     readers: tuple[tuple[ToolName, Callable[[], SkillRecord | None]], ...] = (
-        ("openskills", lambda: _of_openskills(folder, place)),
-        ("clawhub", lambda: _of_clawhub(folder)),
-        ("gh", lambda: _of_gh(folder)),
-        ("apm", lambda: _of_apm(folder, place, apm)),
+        ("openskills", lambda: _read_openskills(folder, place)),
+        ("clawhub", lambda: _read_clawhub(folder)),
+        ("gh", lambda: _read_gh(folder)),
+        ("apm", lambda: _read_apm_record(folder, place, apm)),
     )
     for tool, read in readers:
         if tool in wanted and (found := read()) is not None:
@@ -206,7 +206,7 @@ def _read_document(folder: str, name: str) -> Mapping[str, Any] | None:
     return document
 
 
-def _of_openskills(folder: str, place: InstallPlace) -> SkillRecord | None:
+def _read_openskills(folder: str, place: InstallPlace) -> SkillRecord | None:
     document = _read_document(folder, ".openskills.json")
     if document is None:
         return None
@@ -218,7 +218,7 @@ def _of_openskills(folder: str, place: InstallPlace) -> SkillRecord | None:
     return SkillRecord("openskills", reference, _skill_path(document.get("subpath") or ""))
 
 
-def _of_clawhub(folder: str) -> SkillRecord | None:
+def _read_clawhub(folder: str) -> SkillRecord | None:
     document = _read_document(folder, ".clawhub/origin.json")
     if document is None:
         return None
@@ -230,7 +230,7 @@ def _of_clawhub(folder: str) -> SkillRecord | None:
     return SkillRecord("clawhub", parse_source(f"clawhub:{_text(document, 'slug')}"), SKILL_FILE)
 
 
-def _of_gh(folder: str) -> SkillRecord | None:
+def _read_gh(folder: str) -> SkillRecord | None:
     metadata = _fields(folder).get("metadata")
     if not isinstance(metadata, dict) or "github-repo" not in metadata:
         return None
@@ -257,7 +257,7 @@ def _read_apm(place: InstallPlace) -> list[Mapping[str, Any]]:
     return [one for one in listed if isinstance(one, dict)]
 
 
-def _of_apm(
+def _read_apm_record(
     folder: str, place: InstallPlace, dependencies: Iterable[Mapping[str, Any]]
 ) -> SkillRecord | None:
     relative = os.path.relpath(folder, os.path.realpath(place.base))

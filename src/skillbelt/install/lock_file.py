@@ -446,7 +446,7 @@ def _encode_entry(entry: LockEntry, place: InstallPlace) -> dict[str, Any]:
         if field in ("installed_at", "updated_at") and not value:
             value = _now()
         if value or (field in _ALWAYS and any(key == one for _, one in _KEYS[place.scope])):
-            made[key] = _plain(value)
+            made[key] = _to_json(value)
     names = {key for _, key in known}
     made |= {key: value for key, value in entry.written.items() if key not in names}
     if made.keys() == entry.written.keys():  # then in the order of the file
@@ -454,7 +454,7 @@ def _encode_entry(entry: LockEntry, place: InstallPlace) -> dict[str, Any]:
     return made
 
 
-def _plain(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     if isinstance(value, Mapping):
         return dict(value)
     return list(value) if isinstance(value, tuple) else value

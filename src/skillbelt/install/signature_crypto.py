@@ -123,7 +123,7 @@ def verify_certificate(
         by = own.issuer.rfc4514_string()
         _check_use(own)
     except (ValueError, UnsupportedAlgorithm, x509.DuplicateExtension) as error:
-        raise SignatureFault(f"has a certificate that {_said(error)}") from error
+        raise SignatureFault(f"has a certificate that {_describe_error(error)}") from error
     _check_chain(own, between, store, now or datetime.now(UTC))
     assert isinstance(key, ec.EllipticCurvePublicKey)
     _check_bytes(bundle, key, "the key of its certificate")
@@ -136,7 +136,7 @@ def verify_certificate(
     return SkillSigner("certificate", identity or names[0], by)
 
 
-def _said(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     return shorten(one_line(str(error) or type(error).__name__), 200)
 
 
@@ -211,7 +211,8 @@ def _check_chain(
         verifier.verify(own, list(between))
     except (verification.VerificationError, ValueError, UnsupportedAlgorithm) as error:
         raise SignatureFault(
-            f"has a certificate that does not lead to a trusted one: {_said(error)}", unknown=True
+            f"has a certificate that does not lead to a trusted one: {_describe_error(error)}",
+            unknown=True,
         ) from error
 
 
@@ -251,7 +252,7 @@ def load_private_key(data: bytes, password: Callable[[], bytes]) -> ec.EllipticC
         _algorithm(key)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise ConfigError(
-            f"the key cannot be used: {_said(error)}; `openssl ecparam -name prime256v1 -genkey "
+            f"the key cannot be used: {_describe_error(error)}; `openssl ecparam -name prime256v1 -genkey "
             "-noout -out key.pem` makes one"
         ) from error
     assert isinstance(key, ec.EllipticCurvePrivateKey)
@@ -280,7 +281,7 @@ def sign_with_certificate(
             raise ValueError(f"it is valid until {own.not_valid_after_utc:%Y-%m-%d} only")
         names = _names(own)
     except (ValueError, UnsupportedAlgorithm) as error:
-        raise ConfigError(f"the certificates cannot be used: {_said(error)}") from error
+        raise ConfigError(f"the certificates cannot be used: {_describe_error(error)}") from error
     der = [one.public_bytes(serialization.Encoding.DER) for one in certificates]
     listed = [{"rawBytes": base64.b64encode(one).decode()} for one in der]
     material = {"x509CertificateChain": {"certificates": listed}, "tlogEntries": []}

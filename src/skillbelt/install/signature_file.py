@@ -126,14 +126,14 @@ def parse_bundle(data: bytes) -> SignatureBundle:
         raise SignatureFault(f"is not JSON: {error}") from error
     document = _object(document, "the document")
     if document.get("mediaType") != BUNDLE_TYPE:
-        raise _wrong("mediaType", f"is not {BUNDLE_TYPE}")
+        raise _make_fault("mediaType", f"is not {BUNDLE_TYPE}")
     material = _object(document.get("verificationMaterial"), "verificationMaterial")
     envelope = _object(document.get("dsseEnvelope"), "dsseEnvelope")
     if envelope.get("payloadType") != PAYLOAD_TYPE:
-        raise _wrong("dsseEnvelope.payloadType", f"is not {PAYLOAD_TYPE}")
+        raise _make_fault("dsseEnvelope.payloadType", f"is not {PAYLOAD_TYPE}")
     signatures = envelope.get("signatures")
     if not isinstance(signatures, list) or len(signatures) != 1:
-        raise _wrong("dsseEnvelope.signatures", "is not a list of one")
+        raise _make_fault("dsseEnvelope.signatures", "is not a list of one")
     signature = _object(signatures[0], "dsseEnvelope.signatures[0]")
     method, hint, certificates = _material(material)
     return SignatureBundle(
@@ -150,19 +150,19 @@ def _material(material: dict[str, Any]) -> tuple[SigningMethod, str, tuple[bytes
     kinds = ("publicKey", "x509CertificateChain", "certificate")
     found = [kind for kind in kinds if material.get(kind) is not None]
     if len(found) != 1:
-        raise _wrong("verificationMaterial", f"has not exactly one of {', '.join(kinds)}")
+        raise _make_fault("verificationMaterial", f"has not exactly one of {', '.join(kinds)}")
     where = f"verificationMaterial.{found[0]}"
     value = _object(material[found[0]], where)
     if found[0] == "publicKey":
         hint = value.get("hint") or ""
         if not isinstance(hint, str):
-            raise _wrong(f"{where}.hint", "is not text")
+            raise _make_fault(f"{where}.hint", "is not text")
         return "key", hint, ()
     if found[0] == "certificate":
         return "sigstore", "", (_bytes(value.get("rawBytes"), f"{where}.rawBytes"),)
     listed = value.get("certificates")
     if not isinstance(listed, list) or not 0 < len(listed) <= MAX_CERTIFICATES:
-        raise _wrong(f"{where}.certificates", f"is not a list of 1 to {MAX_CERTIFICATES}")
+        raise _make_fault(f"{where}.certificates", f"is not a list of 1 to {MAX_CERTIFICATES}")
     return (
         "certificate",
         "",
@@ -175,7 +175,7 @@ def _material(material: dict[str, Any]) -> tuple[SigningMethod, str, tuple[bytes
 
 def _object(value: object, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise _wrong(where, "is not an object")
+        raise _make_fault(where, "is not an object")
     return value
 
 
@@ -183,13 +183,13 @@ def _bytes(value: object, where: str) -> bytes:
     try:
         data = base64.b64decode(value, validate=True) if isinstance(value, str) else b""
     except (binascii.Error, ValueError) as error:
-        raise _wrong(where, "is not base64") from error
+        raise _make_fault(where, "is not base64") from error
     if not data:
-        raise _wrong(where, "is empty or not a text")
+        raise _make_fault(where, "is empty or not a text")
     return data
 
 
-def _wrong(where: str, reason: str) -> SignatureFault:
+def _make_fault(where: str, reason: str) -> SignatureFault:
     return SignatureFault(f"{where} {reason}")
 
 
@@ -198,28 +198,28 @@ def signed_files(payload: bytes) -> dict[str, str]:
     try:
         statement = read_json(payload, most=MAX_SIGNATURE_BYTES, unique=True)
     except BadJson as error:
-        raise _wrong("the statement", f"is not JSON: {error}") from error
+        raise _make_fault("the statement", f"is not JSON: {error}") from error
     statement = _object(statement, "the statement")
     for key, wanted in (("_type", STATEMENT_TYPE), ("predicateType", PREDICATE_TYPE)):
         if statement.get(key) != wanted:
-            raise _wrong(f"the statement's {key}", f"is not {wanted}")
+            raise _make_fault(f"the statement's {key}", f"is not {wanted}")
     predicate = _object(statement.get("predicate"), "predicate")
     how = _object(predicate.get("serialization"), "predicate.serialization")
     if (how.get("method"), how.get("hash_type")) != ("files", "sha256"):
-        raise _wrong("predicate.serialization", "is not one SHA-256 for each file")
+        raise _make_fault("predicate.serialization", "is not one SHA-256 for each file")
     listed = predicate.get("resources")
     if not isinstance(listed, list) or len(listed) > MAX_MANIFEST_FILES:
-        raise _wrong("predicate.resources", f"is not a list of at most {MAX_MANIFEST_FILES:,}")
+        raise _make_fault("predicate.resources", f"is not a list of at most {MAX_MANIFEST_FILES:,}")
     files: dict[str, str] = {}
     over = hashlib.sha256()
     for number, one in enumerate(listed):
         name, digest = _resource(one, f"predicate.resources[{number}]")
         if name in files:
-            raise _wrong(f"predicate.resources[{number}]", f"names {one_line(name)!r} again")
+            raise _make_fault(f"predicate.resources[{number}]", f"names {one_line(name)!r} again")
         files[name] = digest
         over.update(bytes.fromhex(digest))
     if _subject(statement.get("subject")) != over.hexdigest():
-        raise _wrong("subject", "is not the hash of the resources")
+        raise _make_fault("subject", "is not the hash of the resources")
     return files
 
 
@@ -227,17 +227,17 @@ def _resource(one: object, where: str) -> tuple[str, str]:
     resource = _object(one, where)
     name, digest = resource.get("name"), resource.get("digest")
     if not isinstance(name, str) or not name:
-        raise _wrong(f"{where}.name", "is not text")
+        raise _make_fault(f"{where}.name", "is not text")
     if resource.get("algorithm") != "sha256" or not isinstance(digest, str):
-        raise _wrong(where, "has no SHA-256")
+        raise _make_fault(where, "has no SHA-256")
     if not _SHA256.match(digest):
-        raise _wrong(f"{where}.digest", "is not a SHA-256")
+        raise _make_fault(f"{where}.digest", "is not a SHA-256")
     return name, digest
 
 
 def _subject(subject: object) -> object:
     if not isinstance(subject, list) or len(subject) != 1:
-        raise _wrong("subject", "is not a list of one")
+        raise _make_fault("subject", "is not a list of one")
     return _object(_object(subject[0], "subject[0]").get("digest"), "subject[0].digest").get(
         "sha256"
     )

@@ -251,9 +251,9 @@ def _parse_git(given: _Fragment, github_host: str) -> SourceReference:
 def _parse_web(text: str, parts: SplitResult, github_host: str) -> SourceReference:
     host, path = _host(parts), parts.path
     if host in _ARTIFACT_HOSTS or (host == GITHUB and _GITHUB_ARTIFACT.match(path)):
-        return _packed(text)
+        return _parse_download(text)
     if host == _GITLAB and _GITLAB_ARTIFACT.search(path):
-        return _packed(text)
+        return _parse_download(text)
     on_github = host in (GITHUB, f"www.{GITHUB}", github_host)
     if on_github and (found := _parse_github(text, parts)):
         return found
@@ -267,7 +267,7 @@ def _parse_web(text: str, parts: SplitResult, github_host: str) -> SourceReferen
     if path.endswith(".git"):
         return SourceReference(kind="git", source=text, url=text)
     if path.lower().endswith((*PACKED_ENDINGS, ".md")):
-        return _packed(text)
+        return _parse_download(text)
     return SourceReference(kind="well-known", source=host.removeprefix("www."), url=text)
 
 
@@ -280,12 +280,12 @@ def _parse_github(text: str, parts: SplitResult) -> SourceReference | None:
     ours = GITHUB if host.removeprefix("www.") == GITHUB else host
     ref = names[3] if len(names) > 3 and names[2] == "tree" else ""
     subpath = "/".join(names[4:]) if ref else ""
-    return _on_github(names[0], names[1], ours, text)._replace(
+    return _make_github(names[0], names[1], ours, text)._replace(
         ref=unquote(ref), subpath=_check_subpath(subpath, text)
     )
 
 
-def _on_github(owner: str, name: str, host: str, text: str) -> SourceReference:
+def _make_github(owner: str, name: str, host: str, text: str) -> SourceReference:
     name = name.removesuffix(".git")
     if not (_REPOSITORY_PART.fullmatch(owner) and _REPOSITORY_PART.fullmatch(name)):
         _refuse(text, "is no repository", "write owner/repo")
@@ -328,10 +328,10 @@ def _parse_shorthand(text: str, github_host: str) -> SourceReference | None:
     if ":" in text or text.startswith((".", "/")):
         return None
     if match := _AT_SKILL.fullmatch(text):
-        return _on_github(match[1], match[2], github_host, text)._replace(skill=match[3])
+        return _make_github(match[1], match[2], github_host, text)._replace(skill=match[3])
     if match := _SHORTHAND.fullmatch(text):
         subpath = _check_subpath(match[3] or "", text)
-        return _on_github(match[1], match[2], github_host, text)._replace(subpath=subpath)
+        return _make_github(match[1], match[2], github_host, text)._replace(subpath=subpath)
     return None
 
 
@@ -366,7 +366,7 @@ def _parse_file(text: str, parts: SplitResult) -> SourceReference:
     return SourceReference(kind="git", source=url, url=url)
 
 
-def _packed(text: str) -> SourceReference:
+def _parse_download(text: str) -> SourceReference:
     parts = urlsplit(text)
     _check_credentials(text, parts)
     return SourceReference(kind="download", source=text, url=text)

@@ -133,8 +133,8 @@ def plan_sync(
         planned = _plan_skill(skill, lock.place, ours=ours, mode=mode, force=force)
         if isinstance(planned, SyncRefusal):
             refused.append(planned)
-        elif skill.entry.name in forbidden and _leaves_files(planned):
-            refused.append(_forbidden(forbidden[skill.entry.name]))
+        elif skill.entry.name in forbidden and _keeps_files(planned):
+            refused.append(_refuse_by_policy(forbidden[skill.entry.name]))
         else:
             changes.append(planned)
     drift = [*(one for skill in verified for one in skill.drift), *by_policy]
@@ -164,7 +164,7 @@ def bad_entry(lock: SkillLock, name: str) -> str:
 
 def find_unlocked(lock: SkillLock) -> Iterator[Drift]:
     """Yield the installed skills that the lock does not have: adopting needs a source."""
-    for name in _unlocked(lock):
+    for name in _list_unlocked(lock):
         yield Drift(
             name=name,
             kind="not-locked",
@@ -176,12 +176,12 @@ def find_unlocked(lock: SkillLock) -> Iterator[Drift]:
         )
 
 
-def _leaves_files(change: PlannedChange) -> bool:
+def _keeps_files(change: PlannedChange) -> bool:
     """Whether the files stay as they are; others are judged when they are put in place."""
     return change.action in ("keep", "link") and not change.reason
 
 
-def _forbidden(drift: Drift) -> SyncRefusal:
+def _refuse_by_policy(drift: Drift) -> SyncRefusal:
     return SyncRefusal(
         name=drift.name, code="policy", message=drift.message, remedy=drift.remedy, policy=True
     )
@@ -191,10 +191,10 @@ def judge_installed(
     verified: Iterable[VerifiedSkill], place: InstallPlace, settings: Settings
 ) -> Iterator[Drift]:
     """Yield the policy violations of installed skills."""
-    return verify_policy(_to_judge(verified, place, settings), settings)
+    return verify_policy(_find_judgeable(verified, place, settings), settings)
 
 
-def _to_judge(
+def _find_judgeable(
     verified: Iterable[VerifiedSkill], place: InstallPlace, settings: Settings
 ) -> Iterator[tuple[SkillToJudge, str, str]]:
     """Yield what is installed, as the policy judges it; read again where a signature counts."""
@@ -401,7 +401,7 @@ def _install_unpinned(
         )
         judged = require_permitted(skill, settings, accepts)
         stored = keep_skill(fetched.folder, settings, fetched.reference.source)
-        pinned = _pinned(entry, stored)._replace(
+        pinned = _pin_content(entry, stored)._replace(
             commit=fetched.commit,
             provenance=judged.provenance(fetched.provenance),
             unsigned=judged.unsigned,
@@ -435,7 +435,7 @@ def _record(
     """Record the installed content in the lock, and keep a copy in the store."""
     folder = skill_folder(place, entry.name)
     stored = keep_skill(folder, settings)
-    pinned = _pinned(entry, stored)
+    pinned = _pin_content(entry, stored)
     if adopt:
         same = stored.content_digest == entry.content_digest
         pinned = pinned._replace(computed_hash=computed_hash(folder))
@@ -451,7 +451,7 @@ def _record(
     write_lock(changes)
 
 
-def _pinned(entry: LockEntry, stored: StoredSkill) -> LockEntry:
+def _pin_content(entry: LockEntry, stored: StoredSkill) -> LockEntry:
     return entry._replace(content_digest=stored.content_digest, tree_sha=stored.tree_sha)
 
 
@@ -463,7 +463,7 @@ def prune(
     A skill that was written here, or edited, stays: only its author knows what it is for.
     """
     changes, refused = [], []
-    for name in _unlocked(lock):
+    for name in _list_unlocked(lock):
         folder = skill_folder(lock.place, name)
         try:
             hashes = hash_folder(folder)
@@ -476,7 +476,7 @@ def prune(
             content_digest=hashes.content_digest,
             tree_sha=hashes.tree_sha,
         )
-        if verify_skill(lock, entry, settings).drift or not _in_store(entry, settings):
+        if verify_skill(lock, entry, settings).drift or not _is_in_store(entry, settings):
             refused.append(
                 SyncRefusal(
                     name=name,
@@ -495,22 +495,22 @@ def prune(
     return changes, refused
 
 
-def _in_store(entry: LockEntry, settings: Settings) -> bool:
+def _is_in_store(entry: LockEntry, settings: Settings) -> bool:
     from_store = stored_of(entry)
     if from_store is None:
         return False
     try:
-        with stored_skill(from_store, settings, _nothing):
+        with stored_skill(from_store, settings, _raise_missing):
             return True
     except SourceError:
         return False
 
 
-def _nothing() -> str:
+def _raise_missing() -> str:
     raise SourceError("store", "does not have it")
 
 
-def _unlocked(lock: SkillLock) -> list[str]:
+def _list_unlocked(lock: SkillLock) -> list[str]:
     """Return the folders of installed skills that the lock does not have; no links."""
     skills = lock.place.skills
     known = {folder_name(name) for name in (*lock.entries, *(one.name for one in lock.refused))}

@@ -195,7 +195,7 @@ def renew_packages(
     stored = stored_of(entry)
     if stored is None:
         return None
-    with stored_skill(stored, settings, _nothing) as folder:
+    with stored_skill(stored, settings, _raise_missing) as folder:
         resolved = packages(entry.name, folder, NO_VALUES)
     if not resolved.packages or resolved.packages == entry.packages:
         return None
@@ -204,7 +204,7 @@ def renew_packages(
 
 def stored_version(version: NewVersion, settings: Settings) -> AbstractContextManager[str]:
     """Hold the folder of a new version in the store."""
-    return stored_skill(version.stored, settings, _nothing)
+    return stored_skill(version.stored, settings, _raise_missing)
 
 
 class PreparedVersion(NamedTuple):
@@ -219,7 +219,7 @@ def preview_version(
     version: NewVersion, lock: SkillLock, settings: Settings, fetch: Fetch
 ) -> tuple[str, MergedFolder]:
     """Return what an update changes in the installed files, and what becomes of local edits."""
-    with _prepared(version, lock, settings, fetch) as ready:
+    with _prepare_version(version, lock, settings, fetch) as ready:
         before = ready.found.folder if os.path.isdir(ready.found.folder) else os.devnull
         return show_difference(before, ready.folder), ready.merged
 
@@ -231,7 +231,7 @@ def put_version(
 
     The lock gets the new version as its source has it, so that `verify` still names the edits.
     """
-    with _prepared(version, lock, settings, fetch) as ready:
+    with _prepare_version(version, lock, settings, fetch) as ready:
         put_skill(lock.place, version.after, ready.folder, settings)
     hashes = ready.found.hashes
     change = PlannedChange(
@@ -246,13 +246,13 @@ def put_version(
 
 
 @contextmanager
-def _prepared(
+def _prepare_version(
     version: NewVersion, lock: SkillLock, settings: Settings, fetch: Fetch
 ) -> Iterator[PreparedVersion]:
     """Yield the new version, with the local edits merged into it if there are any."""
     place, before = lock.place, version.before
     found = verify_skill(lock, before, settings)
-    with stored_skill(version.stored, settings, _nothing) as new:
+    with stored_skill(version.stored, settings, _raise_missing) as new:
         if not found.edited:
             yield PreparedVersion(new, found)
             return
@@ -327,5 +327,5 @@ def refuse_conflicts(name: str, merged: MergedFolder) -> Iterator[SyncRefusal]:
         )
 
 
-def _nothing() -> str:
+def _raise_missing() -> str:
     raise SourceError("store", "the version is gone from the store; run the command again")

@@ -105,7 +105,7 @@ def _contents(
     stored = stored_of(entry)
     if stored is None:
         ours = lock.ours or entry.name in pinned_names(lock.place, settings)
-        yield from _of_another_tool(lock, entry, folder, ours=ours)
+        yield from _find_rewritten(lock, entry, folder, ours=ours)
         return
     if (hashes.content_digest, hashes.tree_sha) == stored:
         return
@@ -130,7 +130,7 @@ def _adopt(place: InstallPlace) -> str:
     return f"{sync} compares it with its source, {adopt} records what is installed"
 
 
-def _of_another_tool(
+def _find_rewritten(
     lock: SkillLock, entry: LockEntry, folder: str, *, ours: bool
 ) -> Iterator[Drift]:
     """Yield why an entry without our keys is not verified; its one hash may still be right."""
