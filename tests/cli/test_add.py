@@ -172,7 +172,7 @@ def test_a_list_without_a_mark_says_that_nothing_is_installed(
 ) -> None:
     screen = on_terminal(tree, "add", source.url, "--yes", answers=[("0 of 2 marked", "\r")])
     assert screen.exit_code == 0
-    assert "nothing was marked, so nothing is installed" in screen.written
+    assert "no skill was selected, so nothing is installed" in screen.written
     assert not (tree.project / SKILLS).exists()
 
 

@@ -121,7 +121,7 @@ def run(args: argparse.Namespace) -> int:
             return _print_list(source, args)
         chosen = _choose(source, args)
         if not chosen:
-            say("nothing was marked, so nothing is installed (space marks a skill)", args)
+            say("no skill was selected, so nothing is installed (space selects one)", args)
             return 0
         offered = list(offer_skills(source, chosen, target, settings, progress))
         _clear(args)
@@ -271,7 +271,7 @@ def _ask(
         require_install(request, settings, args, source=reference.typed or reference.source)
         return True
     except PermissionDenied as error:
-        # A person who just said no is not told how to say yes.
+        # After the user said no, the message does not say how to allow it.
         remedy = "" if can_ask() and "is denied by" not in error.reason else error.remedy
         refused += [
             RefusedSkill(

@@ -107,7 +107,7 @@ class _Bench:
         """Return the folder of the old version; one of git is written to the store.
 
         Its path there follows from its content. Models are shown the path, and what they answered
-        is kept by what they were shown.
+        is cached under what they were shown.
         """
         if not self._old:
             word = self._args.baseline

@@ -100,7 +100,7 @@ _MODEL_DEFAULTS: Mapping[str, object] = MappingProxyType(
 _RUN_ONLY = frozenset(("baseline", "judge", "output"))
 # Errors and timeouts with the same cause that are printed one by one.
 _MOST_ALIKE = 3
-# Of what happened in a case, without -v.
+# The most of a case's details, without -v.
 _DETAIL_CHARS, _DETAIL_LINES = 200, 12
 
 
@@ -242,7 +242,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _require_fitting(args: argparse.Namespace) -> None:
-    """UsageError for an option that the action does not read; ConfigError for no such sandbox."""
+    """UsageError for an option that the action does not use; ConfigError for an unknown sandbox."""
     allowed = {"trigger": _MODEL_DEFAULTS.keys() - _RUN_ONLY, "run": _MODEL_DEFAULTS.keys()}
     for name, default in _MODEL_DEFAULTS.items():
         if getattr(args, name) != default and name not in allowed.get(args.action, ()):
@@ -290,7 +290,7 @@ def _print_report(report: EvalReport, args: argparse.Namespace) -> None:
         say(f"written to {one_line(str(facts['folder']))}", args)
     elif "folder" in facts:
         same = "the same command without --fresh" if args.fresh else "the same command"
-        say(f"no files are written; {same} goes on with what is left", args)
+        say(f"no files are written; {same} resumes with the rest", args)
     _print_versions(facts, args)
     say(summarise(report), args)
 
@@ -430,7 +430,7 @@ def _route(args: argparse.Namespace) -> EvalReport:
 def _require_requests(
     args: argparse.Namespace, sets: Sequence[EvalSet], named: Iterable[Skill]
 ) -> None:
-    """ConfigError for a bar of a named skill without requests: nothing could be under it."""
+    """ConfigError for a bar of a named skill without requests: no result could be under it."""
     measured = {case.skill for one in sets for case in one.triggers}
     for skill in named:
         if args.min and skill.name not in measured:
@@ -499,7 +499,7 @@ def _compare(catalog: Catalog, args: argparse.Namespace, stack: ExitStack) -> Ev
         filters = visible_filters(second)
         skills = second.findable(filters)
         if new.name not in skills:
-            raise ConfigError(f"eval diff: {new.name} is not visible here, so it cannot be found")
+            raise ConfigError(f"eval diff: {new.name} is hidden here, so search cannot find it")
         named = argparse.Namespace(**{**vars(args), "names": [new.name]})
         sets = cases_of(named, second, skills, all_too=True)
         _require_requests(args, sets, [skills[new.name]])

@@ -58,10 +58,8 @@ def run(args: argparse.Namespace) -> int:
     print_result(result, entries, args, dry_run=args.dry_run, nothing=nothing, installed=TOOLS)
     for one in chosen:
         if isinstance(one, AdoptedSkill):
-            say(
-                f"{one_line(one.name)}: {one.record.tool} installed it from {_describe_source(one)}",
-                args,
-            )
+            source = _describe_source(one)
+            say(f"{one_line(one.name)}: {one.record.tool} installed it from {source}", args)
     if result.changes and not args.dry_run:
         say(f"{place.command('update')} takes the versions of their sources", args)
     return result.exit_code

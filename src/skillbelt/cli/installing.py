@@ -90,7 +90,7 @@ def add_acceptance(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--allow-signer-change",
         action="store_true",
-        help="accept another signer than the lock has",
+        help="accept a signer that differs from the lock",
     )
 
 
@@ -180,8 +180,8 @@ def print_result(
 ) -> None:
     """Print what was done and what was not.
 
-    `nothing` is said where nothing had to be done, if there are skills among the `installed`, which
-    are the entries unless given.
+    `nothing` is the message when nothing had to be done and there are `installed` skills (default:
+    the entries).
     """
     if args.json:
         print_json(

@@ -35,12 +35,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--sigstore",
         action="store_true",
-        help="sign with your identity: of this machine, or of a browser (needs the network)",
+        help="sign with your identity, from this machine or a browser (needs the network)",
     )
     parser.add_argument(
         "--certificate",
         metavar="FILE",
-        help="the certificates of the key in PEM, its own first, then those that issued it",
+        help="the certificates of the key in PEM, the signer's first, then its issuers'",
     )
     parser.add_argument(
         "--password-file", metavar="FILE", help="the password of the key (default: asked for)"
@@ -51,7 +51,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--trust-config",
         metavar="FILE",
-        help="a Sigstore of your own, for --sigstore",
+        help="your own Sigstore, for --sigstore",
     )
     parser.add_argument("--force", action="store_true", help="replace a signature that is there")
     change_options(parser)

@@ -87,7 +87,7 @@ def _find_text(check: EvalCheck, seen: EvalEvidence) -> str | None:
 
 
 def _is_named(name: str, pattern: str) -> bool:
-    """Whether an output is meant: by its path, with or without `out/`, or by a pattern."""
+    """Whether the name means an output: by its path, with or without `out/`, or by a pattern."""
     plain = pattern.removeprefix("out/")
     return any(fnmatchcase(name.removeprefix("out/"), one) for one in (plain, pattern))
 

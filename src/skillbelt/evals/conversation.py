@@ -52,7 +52,7 @@ _ACTIVATING = (*LOADERS, *READERS, *RUNNING, "skill_select_docs", "skill_list_do
 
 
 class EvalConversation(NamedTuple):
-    """One conversation: how it ended, and what was seen in it.
+    """One conversation: how it ended, and what happened in it.
 
     `ended` is `answer`, `error`, `timeout` or `budget`; `stopped`: it was ended early, because the
     result was known.
@@ -235,7 +235,7 @@ class _Seen:
         self.stopped = False
 
     def note(self, event: AgentEvent) -> None:
-        """Take one event into account."""
+        """Record one event."""
         if isinstance(event, _KEPT) and len(self._transcript) < _MAX_TRANSCRIPT_EVENTS:
             self._transcript.append(_shorten_event(document(event)))
         match event:

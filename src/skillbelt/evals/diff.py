@@ -28,7 +28,7 @@ def compare_versions(
     skills: Mapping[str, Skill],
     k: int = 5,
 ) -> EvalReport:
-    """Return what is different; `searches` find among the neighbours of the old and the new one."""
+    """Return the differences; `searches` search the catalogue with the old and the new one."""
     before, after = (route(sets, find, skills, names=[new.name], k=k) for find in searches)
     changed = tuple(_changes(before.cases, after.cases))
     [first], [second] = before.skills, after.skills
@@ -76,7 +76,7 @@ def _body_difference(old: Skill, new: Skill) -> str:
 
 
 def _file_changes(old: Skill, new: Skill) -> dict[str, list[str]]:
-    """Return the files that came, went or changed."""
+    """Return the files that were added, removed or changed."""
     before, after = (
         {one.path: one.sha256 for one in skill.files.manifest().files} for skill in (old, new)
     )
@@ -99,7 +99,7 @@ def _count_tokens(skill: Skill) -> dict[str, int]:
 
 
 def _changes(before: Sequence[CaseOutcome], after: Sequence[CaseOutcome]) -> list[CaseOutcome]:
-    """Return each request with its place before and now."""
+    """Return each request with its old and its new rank."""
     found = []
     for one, two in zip(before, after, strict=True):
         ranks = (one.data["rank"], two.data["rank"])

@@ -1,6 +1,6 @@
 """Write a first set of cases for a skill, from its description, its neighbours and its scripts.
 
-They are drafts: what people write is different from what a description says. Each says so.
+They are drafts, and marked as drafts: people write differently from a description.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def _sentences(skill: Skill) -> list[str]:
 
 
 def _is_request(text: str) -> bool:
-    """Whether a part of a description may stand alone: some words, and nothing cut off."""
+    """Whether a part of a description is a request by itself: some words, and nothing cut off."""
     pairs = all(text.count(one) == text.count(other) for one, other in ("()", "[]", "“”"))
     whole = pairs and not text.count('"') % 2
     short = len(text.split()) > 1 and len(text) <= _REQUEST_CHARS

@@ -1,7 +1,6 @@
-"""Asks a model to decide sentences that no check can. Without one they stay undecided.
+"""Ask a model to decide sentences that no check can. Without one they stay undecided.
 
-What is judged was written by a model that read skills. It is given as data, and cannot end its
-own block.
+A model that read skills wrote what is judged. It is passed as data, and cannot end its own block.
 """
 
 from __future__ import annotations

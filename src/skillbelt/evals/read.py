@@ -1,6 +1,6 @@
 """Find and read the evaluations of a skill. Everything in these files is untrusted.
 
-A file that is meant as an evaluation and cannot be read is a ConfigError that names the entry.
+ConfigError, with the name of the entry, for an evaluation that cannot be read.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _JSON = re.compile(r"(?:evals?/[^/]+|benchmark/evals|evals?|trigger[-_]evals?|tr
 # A file of this name is an evaluation, or a mistake.
 _CERTAIN = re.compile(r"(?:.*/)?(?:evals?|trigger[-_]evals?|triggers)\.json")
 _YAML = re.compile(r"(?:evals?/)?(?P<name>eval|trigger_tests|promptfooconfig)\.ya?ml")
-# Beside the evaluations, and in a form that none is read in.
+# Beside the evaluations, in a form that is not read.
 _UNREAD = re.compile(r"evals?/[^/]+\.(?:ya?ml|jsonl|csv)")
 _NOT_READ = "is not read; sets are .json, or eval, trigger_tests and promptfooconfig .yaml"
 _SCENARIO = re.compile(r"evals/(?P<name>[^/]+)/task\.md")
@@ -70,7 +70,7 @@ _VARIABLE = re.compile(r"\{\{\s*([\w.-]+)\s*\}\}")
 def read_evals(skill: Skill, *, examples: bool = True) -> EvalSet:
     """Return every case in the skill's own files; ConfigError, exit code 2, for a wrong file.
 
-    With `examples`, the scripts are read too: those that hold an example of their own are cases.
+    With `examples`, the scripts are read too: those that contain an example are cases.
     """
     files = _SetFiles(skill.files, _MAX_READ_BYTES, _MAX_YAML_BYTES)
     every = [one.path for one in files.entries() if one.kind == "file" and not one.problem]
@@ -202,7 +202,7 @@ def _has_half(value: Any) -> bool:
     """Whether a text has half of a surrogate pair, which no file, process or model takes."""
     try:
         json.dumps(value, ensure_ascii=False).encode()
-    except (UnicodeEncodeError, RecursionError):  # too deep to tell is not fine either
+    except (UnicodeEncodeError, RecursionError):  # too deep to check counts as invalid too
         return True
     return False
 
@@ -216,7 +216,7 @@ def _read_json(files: _SetFiles, path: str, skill: str) -> EvalSet:
             return EvalSet(skill, problems=(EvalProblem(path, "", message),))
         if not is_eval_document(value):
             if isinstance(value, dict) and isinstance(value.get("expects"), list):
-                message = "cases that go on from each other are not read"
+                message = "cases that build on each other are not read"
                 return EvalSet(skill, problems=(EvalProblem(path, "expects", message),))
             return EvalSet(skill)  # such as a schema or a golden file beside the evaluations
         return read_document(value, path, skill)
@@ -376,7 +376,7 @@ def _read_promptfoo(document: Mapping[str, Any], path: str, skill: str) -> EvalS
         given = test.get("vars")
         values = given if isinstance(given, Mapping) else {}
         if prompts and not usable and not values:
-            continue  # its prompt stands in a file, which the problem names
+            continue  # its prompt is in a file, which the problem names
         texts = usable or [str(next(iter(values.values()), ""))]
         every = chain.from_iterable(_fill(text, values, place) for text in texts)
         prompts_of_test = list(islice(every, _MAX_VARIANTS + 1))
@@ -392,7 +392,7 @@ def _read_promptfoo(document: Mapping[str, Any], path: str, skill: str) -> EvalS
 
 
 def _list_unread(document: Mapping[str, Any], path: str, prompts: int) -> Iterator[EvalProblem]:
-    """Name what a file of promptfoo has and nothing reads; it has that many prompts of use."""
+    """Yield what a file of promptfoo has and nothing reads; `prompts`: how many of it are used."""
     if prompts < len(_as_list(document.get("prompts"))):
         yield EvalProblem(path, "prompts", "only prompts that are written out are read")
     for key, message in _PROMPTFOO_UNREAD.items():
@@ -405,7 +405,7 @@ def _list_unread(document: Mapping[str, Any], path: str, prompts: int) -> Iterat
 def _fill(text: str, values: Mapping[str, Any], place: EntryPlace) -> list[str]:
     """Return the prompt for each combination of the values; a list has several.
 
-    ConfigError for one that is too long: a short file can say a long value thousands of times.
+    ConfigError for one that is too long: a short file can repeat a long value thousands of times.
     """
     used = [name for name in dict.fromkeys(_VARIABLE.findall(text)) if name in values]
     choices = [(one if isinstance(one, list) else [one])[:_MAX_VARIANTS + 1]

@@ -40,7 +40,7 @@ _ROWS = (200, 100, 50, 25, 10, 5, 2)
 _MAX_NOTE_CHARS = 500
 _MOST_FILES = 20  # of the changed files between two versions
 _MARKDOWN = re.compile(r"([\\`*_\[\]<>|~&])")
-# Where sites make a link of plain text: mentions, references, addresses, hosts.
+# Plain text that sites turn into links: mentions, references, addresses, hosts.
 _LINKED = re.compile(r"(?i)(?<![\w/])[@#](?=\w)|:(?=//)|\bwww(?=\.)|\w@(?=[\w-]+\.)")
 _BASELINES = ("without_skill", "old_skill")  # groups that the skill is compared with
 _LINE = re.compile(r"[^\n\t]+")
@@ -59,8 +59,8 @@ def require_report_path(path: str) -> None:
     if not os.path.isdir(folder) or os.path.isdir(path):
         raise ConfigError(f"--report {one_line(path)}: give a file in a folder that exists")
     if os.path.lexists(path) and (os.path.islink(path) or not os.path.isfile(path)):
-        # A checkout may contain it; a link would lead the report to any file of the user's.
-        raise ConfigError(f"--report {one_line(path)}: is a link or no plain file; give another")
+        # A checkout may contain it; through a link the report would overwrite any file of the user.
+        raise ConfigError(f"--report {one_line(path)}: is a link or not a plain file; give another")
 
 
 def _ending(path: str) -> str:
@@ -94,7 +94,7 @@ def _escape(text: str) -> str:
 
 
 def _code(text: str) -> str:
-    """Return text of others for Markdown: in code there are no links, mentions or markup."""
+    """Return untrusted text as code for Markdown: links, mentions and markup have no effect."""
     plain = one_line(text).replace("`", "'").replace("|", "\\|")
     return f"`{plain}`" if plain.strip() else ""
 
@@ -290,7 +290,7 @@ def summarise(report: EvalReport) -> str:
 
 
 def _summarise_failures(report: EvalReport) -> str:
-    """Return how many conversations are in no rate, because they have no result."""
+    """Return how many conversations are not counted, because they have no result."""
     if report.kind not in ("trigger", "run"):
         return ""
     words = {"error": "error", "timeout": "timeout"}
@@ -318,7 +318,7 @@ def render_junit(report: EvalReport) -> str:
 
 
 def _visible(text: str) -> str:
-    """Return text of others with escapes for what would hide or turn round what follows it."""
+    """Return untrusted text with escapes for characters that hide or reverse what follows."""
     return _FORBIDDEN.sub("?", _LINE.sub(lambda found: exact(found[0]), text))
 
 
@@ -476,7 +476,7 @@ def _html_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[
 
 
 def _html_tiles(report: EvalReport) -> Iterator[str]:
-    """Show the measures of all skills together, and how many cases ended in which way."""
+    """Show the measures of all skills together, and how many cases had each outcome."""
     yield '<ul class="tiles">'
     for name, rate in report.overall.items():
         if rate.rate is not None:

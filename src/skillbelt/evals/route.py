@@ -33,7 +33,7 @@ _MAX_WORDS = 5
 _COMMON = 0.9  # words less rare than this say little
 _SHOWN_CHARS = 120
 
-# The results of a search in order, each as the names it stands for, its own first.
+# The results of a search in order, each as its name and those of its copies.
 Find = Callable[[str], Sequence[tuple[str, ...]]]
 
 

@@ -309,7 +309,7 @@ def _warn(
 
 
 def _warn_of_undecided(runs: Sequence[TaskRun]) -> list[str]:
-    """Say how many expectations nothing decided, and what would decide them."""
+    """Return how many expectations were not decided, and what would decide them."""
     programs = {text for one in runs for text in one.case.ungraded}
     undecided = [
         (one, one.text in run.case.expectations)

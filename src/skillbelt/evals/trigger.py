@@ -179,7 +179,7 @@ def _describe(talk: EvalConversation, activated: bool, others: Sequence[str]) ->
 
 
 def report_triggers(results: Sequence[CaseOutcome]) -> EvalReport:
-    """Measure each skill with each model; errors and timeouts are in no rate."""
+    """Measure each skill with each model; errors and timeouts are not counted."""
     measured = []
     pairs = dict.fromkeys((one.skill, one.model) for one in results)
     for skill, model in pairs:

@@ -79,7 +79,7 @@ def write_workspace(
 def _write_iteration(
     folder: str, skill: Skill, runs: Sequence[TaskRun], report: EvalReport, judged_by: str
 ) -> None:
-    """Write every run and the summary. With several models, each has a folder of its own."""
+    """Write every run and the summary. With several models, each has its own folder."""
     models = list(dict.fromkeys(one.model for one in runs))
     names = _folder_names(models) if len(models) > 1 else {}
     for model in models:
@@ -164,7 +164,7 @@ def _write_output(outputs: str, name: str, text: str) -> None:
 
 
 def grading_of(run: TaskRun) -> dict[str, object]:
-    """Return `grading.json`. What nothing decided is no expectation of it, and stands apart."""
+    """Return `grading.json`. Undecided expectations are listed separately."""
     decided = [one for one in run.grades if one.passed is not None]
     open_ones = [one for one in run.grades if one.passed is None]
     passed = sum(one.passed is True for one in decided)
@@ -258,11 +258,11 @@ def benchmark_of(
 
 
 def _note(run: TaskRun) -> str:
-    """Say that a run is in no rate, and why."""
+    """Say that a run is not counted, and why."""
     about = f"eval {run.eval_id}, {run.configuration}, run {run.number}"
     ended = "nothing graded it" if run.talk.ended == "answer" else run.talk.ended
     cause = run.talk.error or ended
-    return f"{about} is in no rate: {one_line(cause)}"
+    return f"{about} is not counted: {one_line(cause)}"
 
 
 def _spreads(runs: Sequence[TaskRun]) -> dict[str, Spread]:

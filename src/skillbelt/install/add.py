@@ -266,7 +266,7 @@ def _find_fault(
         return RefusedSkill(
             name=name,
             code="not-locked",
-            message=f"{skill_folder(place, name)} exists but is in no lock, so it may be your own",
+            message=f"{skill_folder(place, name)} is not in a lock, so it may be your own",
             remedy="move it away, or remove it if it is not needed",
         )
     if _is_edited(entry, old, skill_folder(place, name)):
@@ -383,7 +383,7 @@ def _install(
     with using_place(place, settings):
         now = _hash_installed(place, offer.name)
         digest = now.content_digest if now else ""
-        # The same content is what another process installed meanwhile.
+        # Another process installed the same content meanwhile.
         if digest not in (offer.current, offer.stored.content_digest):
             return RefusedSkill(
                 name=offer.name,

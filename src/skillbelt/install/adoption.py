@@ -1,8 +1,8 @@
 """Find skills that other tools installed, and record them in the lock with their sources.
 
 `openskills` leaves `.openskills.json` in a skill, `clawhub` `.clawhub/origin.json`, `gh skill` keys
-in the frontmatter, and `apm` lists the files that it wrote in `apm.lock.yaml`. All of it is text
-from elsewhere: a source in it is read as if it were typed. `skills` has the lock that is used here.
+in the frontmatter, and `apm` lists the files that it wrote in `apm.lock.yaml`. All of it is
+untrusted: a source in it is read as if it were typed. `skills` has the lock that is used here.
 
 What is installed stays as it is. A skill in the folder of a client moves to where skills are
 installed, and the client gets a link in its place.
@@ -288,13 +288,13 @@ def _read_apm_record(
 def _text(document: Mapping[str, Any], key: str) -> str:
     value = document.get(key)
     if not isinstance(value, str) or not value:
-        raise ConfigError(f"what the tool wrote has no text `{key}`")
+        raise ConfigError(f"the tool's record has no text `{key}`")
     return value
 
 
 def _skill_path(folder: object) -> str:
     """Return the path of the SKILL.md in a folder of the source."""
     if not isinstance(folder, str):
-        raise ConfigError("what the tool wrote names no folder of the source")
+        raise ConfigError("the tool's record names no folder of the source")
     path = folder.strip("/").removesuffix(SKILL_FILE).rstrip("/")
     return check_relative(f"{path}/{SKILL_FILE}" if path else SKILL_FILE)

@@ -77,7 +77,7 @@ class OpenSource(NamedTuple):
             self.tree.rest()
 
     def take(self, skill: FoundSkill) -> FetchedSkill:
-        """Copy one skill into a folder of its own; raises SourceFailure.
+        """Copy one skill into a separate folder; raises SourceFailure.
 
         The source stays open: the caller ends with `tree.rest()`.
         """
@@ -321,7 +321,7 @@ def _addresses(wanted: GitFetch, settings: Settings, deadline: Deadline) -> Iter
     Git's own redirects are off: it would follow them to any host.
     """
     if scheme_of(wanted.url) not in ("http", "https"):
-        # ssh identifies hosts by their keys, and resolves aliases of its own configuration.
+        # ssh identifies hosts by their keys, and resolves aliases from its configuration.
         yield wanted
         return
     online, private = _load("online"), settings.private_sources

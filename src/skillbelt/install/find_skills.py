@@ -3,7 +3,7 @@
 A SKILL.md at the top is the only skill. Otherwise the folders that hold skills by custom are
 searched, then those that a marketplace or a plugin declares; and only if there is nothing in them,
 every folder down to five levels. Of two skills with one name the one counts whose folder has that
-name and lies where skills are by custom, otherwise the first. (`skills` always takes the first.) So
+name and is where skills are by custom, otherwise the first. (`skills` always takes the first.) So
 one skill is found by its folder, without a look at all others.
 """
 

@@ -140,7 +140,7 @@ def scheme_of(url: str) -> str:
 
 
 class GitRepository:
-    """A bare repository of our own in an empty folder, and git with a fixed environment."""
+    """Our bare repository in an empty folder, and git with a fixed environment."""
 
     def __init__(self, folder: str, fetch: GitFetch, deadline: Deadline) -> None:
         self._git, self._fetch, self._deadline = find_git(), fetch, deadline
@@ -203,7 +203,7 @@ class GitRepository:
     def fetch_commit(self) -> str:
         """Fetch the commit without files; return its id. Raises SourceFailure.
 
-        The branch of a repository on this disk is read where it lies. A commit that the caller
+        The branch of a repository on this disk is read in place. A commit that the caller
         names is fetched also then: git compares what it fetches with its ids.
         """
         fetch = self._fetch
@@ -374,7 +374,7 @@ class _GitReader:
         return _make_failure(self._url, "git ended too early")
 
     def ask(self, name: str) -> None:
-        """Request an object; does nothing if all names were given at the start."""
+        """Request an object; do nothing if all names were given at the start."""
         if self.process.stdin is None:
             return
         try:
@@ -705,7 +705,7 @@ def _write_sha256_config(folder: str) -> None:
 
 
 def _open_scratch_file(folder: str) -> IO[bytes]:
-    """Open a file without a name, in a folder of our own."""
+    """Open a file without a name, in our folder."""
     path = os.path.join(folder, f"scratch-{os.urandom(6).hex()}")
     handle = os.open(path, NEW_FILE_TO_READ, 0o600)
     os.unlink(path)
@@ -821,7 +821,7 @@ def _extract_reason(said: str) -> str:
 
 def _unknown_ref(fetch: GitFetch) -> SourceFailure:
     if fetch.commit or _HASH.fullmatch(fetch.ref):
-        reason = f"has no commit {fetch.commit or fetch.ref}, or does not give it"
+        reason = f"has no commit {fetch.commit or fetch.ref}, or does not serve it"
         remedy = "its history may have been rewritten; ask its owner"
     else:
         what = f"no branch or tag {fetch.ref!r}" if fetch.ref else "no commit yet"

@@ -1,7 +1,7 @@
 """The lock files: `skills-lock.json` of a project and `.skill-lock.json` of a user.
 
-Both are those of `skills` 1.7.4, byte for byte, so that either tool can go on with what the other
-wrote. What this product adds stands inside the entries, where the other tool keeps it; it drops
+Both are those of `skills` 1.7.4, byte for byte, so that either tool can continue with the files
+of the other. What this product adds is inside the entries, where the other tool keeps it; it drops
 these keys from an entry that it writes anew, which is how that is noticed.
 
 A file that is not a lock is an error and is never written to.
@@ -153,7 +153,7 @@ def find_place(settings: Settings, scope: InstallScope) -> InstallPlace:
 def read_lock(place: InstallPlace) -> SkillLock:
     """Read a lock; a missing one has no entries.
 
-    ConfigError, with the line and what to do, for a file that is none.
+    ConfigError, with the line and what to do, for a file that is not a lock.
     """
     data = _read(place.lock)
     if data is None:

@@ -56,7 +56,7 @@ def next_version(before: str, part: VersionPart) -> str:
 def set_version(data: bytes, version: str, path: str = SKILL_FILE) -> VersionChange:
     """Return the SKILL.md with this version and nothing else changed.
 
-    ConfigError for a version that is none, and where the place for it is not found.
+    ConfigError for an invalid version, and where the place for it is not found.
     """
     if not _VERSION.fullmatch(version):
         raise ConfigError(f"{version[:80]!r} is not a version such as 1.2.3 or 2.0.0-rc.1")

@@ -53,7 +53,7 @@ T = TypeVar("T")
 
 
 class FetchedFolder(NamedTuple):
-    """A folder with what a registry gave, and where it came from."""
+    """A folder of files from a registry, and their origin."""
 
     folder: str
     provenance: Mapping[str, object]
@@ -380,5 +380,5 @@ def redirected(url: str, private: Sequence[str], limits: Limits, deadline: Deadl
     found = urlsplit(asyncio.run(ask()))
     if not found.path.endswith(_REFS):
         remedy = "use the address of the repository itself"
-        raise SourceFailure(url, "is no repository", code="remote-redirect", remedy=remedy)
+        raise SourceFailure(url, "is not a repository", code="remote-redirect", remedy=remedy)
     return found._replace(path=found.path.removesuffix(_REFS), query="").geturl()

@@ -2,8 +2,8 @@
 
 Everything is prepared in a folder beside the place first. Then a journal says what is to be done,
 in the order of the steps; each is one rename, and can be done again. Last come the lock and the end
-of the journal. What a killed process left behind is finished, if its journal was whole, or thrown
-away by the next command that looks at the place.
+of the journal. After a process was killed, the next command that looks at the place finishes its
+work, or removes it if its journal is incomplete.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ def put_skill(
     """Put a copy of the folder in place, with links for the clients of the entry, then the lock.
 
     The caller holds the place by `using_place`, and has decided what may be replaced: what is there
-    is thrown away. With `copy` other clients get copies; without `lock` the lock stays as it is.
+    is deleted. With `copy` other clients get copies; without `lock` the lock stays as it is.
     """
     target = skill_folder(place, entry.name)
     with _Preparation(place, settings) as prepared:
@@ -222,7 +222,7 @@ def copy_to_client(place: InstallPlace, entry: LockEntry, client: str, settings:
 def link_skill(place: InstallPlace, name: str, folder: str, settings: Settings) -> str:
     """Put a link to a folder in the place of a skill; return its path. The caller holds the place.
 
-    ConfigError if something else than a link is there. The lock stays as it is.
+    ConfigError if there is anything but a link. The lock stays as it is.
     """
     target = skill_folder(place, name)
     if os.path.lexists(target) and not os.path.islink(target):
@@ -351,7 +351,7 @@ class _Preparation:
         return True
 
     def commit(self, name: str, entry: LockEntry | None, *, locks: bool) -> None:
-        """Write the journal and do what it says; from here on it is all done, by us or later."""
+        """Write the journal and follow it; every step is done from here on, now or later."""
         if not self._steps and not locks:
             return
         journal = PlaceJournal(

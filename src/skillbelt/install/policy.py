@@ -142,7 +142,7 @@ def judge_skill(
 ) -> JudgedSkill:
     """Judge one skill before it is installed. Nothing of it is run.
 
-    What this machine sees for the first time is noted, where the age counts.
+    Where the age counts, content that is new on this machine is recorded.
     """
     faults = [*find_source_faults(skill.url, settings)]
     age, first_seen = _judge_age(skill, settings)
@@ -449,8 +449,8 @@ def verify_policy(
 ) -> Iterator[Drift]:
     """Yield what the policy finds wrong in installed skills, each with its path.
 
-    With it comes what to do about its local edits, "" without any: that goes first. The age does
-    not count any more. They are scanned again where a setting demands a level.
+    The third text says what to do about local edits first, "" without any. The age no longer
+    counts. Skills are scanned again where a setting demands a level.
     """
     scans = "scan_refuses" in settings.sources
     for skill, path, undo in skills:

@@ -180,7 +180,7 @@ def _check_authority(
     policy: verification.Policy, certificate: x509.Certificate, constraints: x509.BasicConstraints
 ) -> None:
     if not constraints.ca:
-        raise ValueError("is no authority")
+        raise ValueError("is not an authority")
 
 
 def _check_chain(
@@ -252,8 +252,8 @@ def load_private_key(data: bytes, password: Callable[[], bytes]) -> ec.EllipticC
         _algorithm(key)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise ConfigError(
-            f"the key cannot be used: {_describe_error(error)}; `openssl ecparam -name prime256v1 -genkey "
-            "-noout -out key.pem` makes one"
+            f"the key cannot be used: {_describe_error(error)}; `openssl ecparam "
+            "-name prime256v1 -genkey -noout -out key.pem` makes one"
         ) from error
     assert isinstance(key, ec.EllipticCurvePrivateKey)
     return key

@@ -48,7 +48,7 @@ def verify_sigstore(bundle: SignatureBundle, trusted: TrustedSigner) -> SkillSig
 
 
 def _is_by_another(verifier: Verifier, bundle: SignatureBundle) -> bool:
-    """Whether the signature holds, and is by an identity that no one asked for."""
+    """Whether the signature holds, and is by an identity that is not trusted."""
     try:
         verifier.verify_dsse(Bundle.from_json(bundle.data), UnsafeNoOp())
     except Exception:  # hostile input
@@ -74,8 +74,8 @@ def _read_services(path: str) -> ClientTrustConfig:
         return ClientTrustConfig.from_json(Path(path).read_text("utf-8"))
     except Exception as error:
         raise ConfigError(
-            f"--trust-config {one_line(path)}: cannot be used: {_describe_error(error)}; give the trust "
-            "configuration of a Sigstore, in JSON"
+            f"--trust-config {one_line(path)}: cannot be used: {_describe_error(error)}; "
+            "give the trust configuration of a Sigstore, in JSON"
         ) from error
 
 
@@ -111,8 +111,8 @@ def sign_with_sigstore(
             bundle = signer.sign_dsse(Statement(statement))
     except Exception as error:  # from the network, the service or the token
         raise ConfigError(
-            f"Sigstore cannot sign now: {_describe_error(error)}; see that the network reaches it, or sign "
-            "with --key FILE"
+            f"Sigstore cannot sign now: {_describe_error(error)}; see that the network "
+            "reaches it, or sign with --key FILE"
         ) from error
     signer_is = SkillSigner("sigstore", identity.identity, identity.federated_issuer)
     return bundle.to_json().encode(), signer_is

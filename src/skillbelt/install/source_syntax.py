@@ -1,7 +1,7 @@
 """Read what the user typed as a source of skills. Nothing here reads a file or the network.
 
 The syntaxes of `skills` 1.7.4 come in its order of tests. It looks for `github.com/` anywhere in
-the text; here the host of a URL decides, so that no other host can pass for one of the known.
+the text; here the host of a URL decides, so that no other host can pass for a known one.
 """
 
 from __future__ import annotations
@@ -288,9 +288,9 @@ def _parse_github(text: str, parts: SplitResult) -> SourceReference | None:
 def _make_github(owner: str, name: str, host: str, text: str) -> SourceReference:
     name = name.removesuffix(".git")
     if not (_REPOSITORY_PART.fullmatch(owner) and _REPOSITORY_PART.fullmatch(name)):
-        _refuse(text, "is no repository", "write owner/repo")
+        _refuse(text, "is not a repository", "write owner/repo")
     if ".." in (owner, name) or "." in (owner, name):
-        _refuse(text, "is no repository", "write owner/repo")
+        _refuse(text, "is not a repository", "write owner/repo")
     url = f"https://{host}/{owner}/{name}.git"
     if host != GITHUB:
         return SourceReference(kind="git", source=url, url=url)
@@ -384,7 +384,7 @@ def _split_url(text: str) -> SplitResult | None:
         parts = urlsplit(text)
         _ = parts.port
     except ValueError as error:
-        _refuse(text, f"is no address: {error}", "fix the address")
+        _refuse(text, f"is not an address: {error}", "fix the address")
     if parts.scheme in ("http", "https") and not parts.hostname:
         _refuse(text, "has no host", "fix the address")
     if " " in text or "\\" in text:

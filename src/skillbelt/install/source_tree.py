@@ -132,7 +132,7 @@ def _copy(tree: SourceTree, folder: str, handle: int, budget: PullBudget) -> Non
             names.add(path)
             (files if item.kind == "file" else links)[path] = item
         else:
-            what = "a submodule" if item.kind == "submodule" else "no regular file"
+            what = "a submodule" if item.kind == "submodule" else "not a regular file"
             raise Refusal(f"{path!r} is {what}")
         if len(names) > MAX_ARCHIVE_FILES:
             raise Refusal(f"more than {MAX_ARCHIVE_FILES} files and folders")

@@ -1,4 +1,4 @@
-"""`sync`: installs exactly what the lock says, or says why it cannot.
+"""Install exactly what the lock says, or report why that fails (`sync`).
 
 A skill whose files were edited here is never replaced. A version that was fetched here before is:
 it is still in the store.
@@ -169,7 +169,7 @@ def find_unlocked(lock: SkillLock) -> Iterator[Drift]:
             name=name,
             kind="not-locked",
             path=skill_folder(lock.place, name),
-            message="is in no lock, and nothing says where it comes from, so it is not adopted",
+            message="is not in a lock and its source is unknown, so it is not adopted",
             remedy=f"{lock.place.command('import')} records what another tool installed, "
             f"{lock.place.command(f'add SOURCE --skill {name}')} what has a source; your own "
             "needs no entry",
@@ -228,7 +228,7 @@ def _plan_skill(
         return SyncRefusal(
             name=entry.name,
             code="rewritten" if ours else "no-digest",
-            message=f"{why}, so what belongs there is not known",
+            message=f"{why}, so its content is unknown",
             remedy=f"{place.command('sync')} without --frozen fetches and records it",
         )
     if "packages" in kinds and mode != "adopt":
@@ -247,7 +247,7 @@ def _plan_skill(
     if stored_of(entry) is None and "no-digest" not in kinds:
         return change._replace(reason="record")
     if kinds <= {"no-digest", "rewritten", "client-link"} and not force:
-        # `skills` installs less than it hashes: only the source can tell what is an edit.
+        # `skills` hashes more files than it installs: only the source shows what was edited.
         return change._replace(action="replace", reason="compare")
     if skill.edited and not force:
         return SyncRefusal(
@@ -279,7 +279,7 @@ def perform_sync(
 ) -> SyncResult:
     """Do what was planned, skill by skill; the caller holds the place.
 
-    A skill that cannot be installed is left as it was, and the others go on. `packages` resolves
+    A skill that cannot be installed is left as it was, and the others continue. `packages` resolves
     those of a skill that is recorded.
     """
     done: list[PlannedChange] = []
@@ -439,7 +439,7 @@ def _record(
     if adopt:
         same = stored.content_digest == entry.content_digest
         pinned = pinned._replace(computed_hash=computed_hash(folder))
-        if not same:  # what the entry said is about another content
+        if not same:  # the old entry describes other content
             pinned = pinned._replace(commit="", provenance={}, unsigned=False, packages={}, scan={})
         found = linked_clients(place, entry.name, settings)
         pinned = pinned._replace(clients=tuple(dict.fromkeys((*entry.clients, *found))))
@@ -460,7 +460,7 @@ def prune(
 ) -> tuple[list[PlannedChange], list[SyncRefusal]]:
     """Remove installed skills that the lock does not have, if the store can bring them back.
 
-    A skill that was written here, or edited, stays: only its author knows what it is for.
+    A skill that was written or edited here stays: the store cannot bring it back.
     """
     changes, refused = [], []
     for name in _list_unlocked(lock):

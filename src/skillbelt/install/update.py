@@ -1,4 +1,4 @@
-"""New versions of installed skills: found, shown, and put in place beside local edits."""
+"""Find, show and install new versions of installed skills; local edits stay."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from skillbelt.install.verify import VerifiedSkill, verify_skill
 from skillbelt.records import NamedTuple
 from skillbelt.settings import Settings
 
-CONFLICT = "conflict"  # the code of what a merge could not decide
+CONFLICT = "conflict"  # the code of a file that could not be merged
 
 
 class NewVersion(NamedTuple):
@@ -95,9 +95,9 @@ def find_versions(
 ) -> FoundVersions:
     """Ask the source of each skill, all if none is named, for its newest version.
 
-    Each source is fetched once. What comes is kept in the store and nowhere else.
+    Each source is fetched once. The content is kept in the store only.
     """
-    wanted = set(names) or set(lock.entries)  # of entries that no command acts on, it says so
+    wanted = set(names) or set(lock.entries)  # entries that no command acts on are reported
     new, current = [], []
     refused = [] if names else refuse_entries(lock)
     groups: dict[tuple[str, ...], list[LockEntry]] = {}
@@ -208,7 +208,7 @@ def stored_version(version: NewVersion, settings: Settings) -> AbstractContextMa
 
 
 class PreparedVersion(NamedTuple):
-    """A folder as it will be installed, what is there now, and what became of local edits."""
+    """A folder as it will be installed, what is there now, and the result for local edits."""
 
     folder: str
     found: VerifiedSkill
@@ -218,7 +218,7 @@ class PreparedVersion(NamedTuple):
 def preview_version(
     version: NewVersion, lock: SkillLock, settings: Settings, fetch: Fetch
 ) -> tuple[str, MergedFolder]:
-    """Return what an update changes in the installed files, and what becomes of local edits."""
+    """Return what an update changes in the installed files, and the result for local edits."""
     with _prepare_version(version, lock, settings, fetch) as ready:
         before = ready.found.folder if os.path.isdir(ready.found.folder) else os.devnull
         return show_difference(before, ready.folder), ready.merged
@@ -323,7 +323,7 @@ def refuse_conflicts(name: str, merged: MergedFolder) -> Iterator[SyncRefusal]:
             name=name,
             code=CONFLICT,
             message=f"{one.path} {one.message}: your file stays as it is",
-            remedy=beside if one.beside else "see what you need of it",
+            remedy=beside if one.beside else "copy what you need from it",
         )
 
 

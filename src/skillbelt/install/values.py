@@ -8,7 +8,7 @@ from typing import Literal
 
 from skillbelt.records import NamedTuple
 
-# As `skills` writes them into a lock; the last four are kinds that it does not know, and a
+# As `skills` writes them into a lock; it does not know the last four kinds, and a
 # marketplace only leads to a source of another kind.
 SourceKind = Literal[
     "github",

@@ -23,8 +23,8 @@ from skillbelt.text import one_line
 class VerifiedSkill(NamedTuple):
     """A skill of the lock, what is installed of it, and how that differs.
 
-    `hashes` is None if nothing is installed. `edited` says that the content is no version that was
-    fetched here, so that replacing it would lose something.
+    `hashes` is None if nothing is installed. `edited` says that no version was fetched
+    here with this content, so that replacing it would lose something.
     """
 
     entry: LockEntry
@@ -70,7 +70,7 @@ def verify_skill(
         missing = _drift(entry, "missing", folder, "is not installed", remedy)
         return found._replace(drift=(missing,))
     if os.path.islink(folder):
-        message = f"is a link to {os.readlink(folder)}, and not what the lock says"
+        message = f"is a link to {os.readlink(folder)}, not the folder that the lock records"
         remedy = f"remove the link, then {place.command('sync')}"
         linked = _drift(entry, "changed-link", folder, message, remedy)
         return found._replace(drift=(linked,), edited=True)
