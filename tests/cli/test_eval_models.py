@@ -246,9 +246,29 @@ def test_a_killed_evaluation_goes_on_where_it_was(skills: Tree) -> None:
 
 def test_a_terminal_shows_how_far_it_is(skills: Tree, model: Server) -> None:
     screen = on_terminal(skills, "eval", "trigger", "csv-report", "--model", f"tiny@{model.url}")
+    limit = "3 requests of 1 skill; --max-tokens and --max-cost set a limit"
+    assert screen.lines[0] == limit
     assert "0 of 3 cases" in screen.written  # before the first one is done
     assert "3 of 3 cases" in screen.written
     assert "330 tokens" in screen.written
+
+
+def test_ctrl_c_prints_one_line_and_keeps_what_was_answered(skills: Tree) -> None:
+    """The first answer comes; Ctrl-C arrives while the model is busy with the second."""
+    forever = threading.Event()
+    asked = []
+
+    def answer(request: dict[str, Any]) -> Answer:
+        asked.append(request)
+        return said("No.") if len(asked) == 1 else Slow(said("a", "b"), forever)
+
+    with serving(answer) as server:
+        options = ("--model", f"tiny@{server.url}", "--jobs", "1")
+        typed = [("1 of 3 cases", "\x03")]
+        screen = on_terminal(skills, "eval", "trigger", "csv-report", *options, answers=typed)
+        forever.set()
+    assert (screen.exit_code, screen.lines[1:]) == (130, ["skillbelt: interrupted"])
+    assert len(cached_results(skills)) == 1
 
 
 def searching(request: dict[str, Any]) -> Answer:

@@ -86,7 +86,7 @@ def test_a_source_that_brings_other_content_than_locked_is_refused(desk: Install
     forget(desk)
     done = desk.run("sync", "--frozen", "--yes", "--json")
     assert done.exit_code == 3
-    assert "something else than what is locked" in done.document["refused"][0]["message"]
+    assert "other content than the lock" in done.document["refused"][0]["message"]
     assert not desk.installed("alpha").exists()
 
 

@@ -27,7 +27,7 @@ _EVERYTHING = TreeRules(left_out=frozenset(), exact=True)
 
 
 class SigningMeans(NamedTuple):
-    """What to sign with: the file of a private key, of certificates, or a Sigstore token.
+    """The means to sign: the file of a private key, of certificates, or a Sigstore token.
 
     `services` is the file that names the Sigstore services; "" for the public ones.
     """
