@@ -346,7 +346,7 @@ def _print_cases(report: EvalReport, args: argparse.Namespace) -> None:
         if case.outcome in ("passed", "not-run") and not args.verbose:
             continue
         text = shorten(one_line(text_of(case)), 80)
-        detail, *more = _details(case, args)
+        detail, *more = _describe_case(case, args)
         about = " ".join(filter(None, (case.skill, case.model, case.group.replace("_", " "))))
         many = alike[_cause(case)]
         if case.outcome in ("error", "timeout") and many > _MOST_ALIKE and not args.verbose:
@@ -363,7 +363,7 @@ def _print_cases(report: EvalReport, args: argparse.Namespace) -> None:
         say(f"not-run: {count(len(left), 'case')}: {one_line(left[0])}", args)
 
 
-def _details(case: CaseOutcome, args: argparse.Namespace) -> list[str]:
+def _describe_case(case: CaseOutcome, args: argparse.Namespace) -> list[str]:
     """Return what happened: one line; for a script with more, such as a difference, all lines."""
     lines = case.detail.splitlines()
     if case.group != "script" or len(lines) < 2:

@@ -174,7 +174,7 @@ def _is_json(text: str, _check: EvalCheck, _: SkillFiles) -> _Seen:
 def _schema(text: str, check: EvalCheck, references: SkillFiles) -> _Seen:
     schema = check.value
     if isinstance(schema, str):
-        schema = _json(_reference(schema, references))
+        schema = _json(_read_reference(schema, references))
     try:
         value = read_json(text)
     except BadJson as error:
@@ -183,7 +183,7 @@ def _schema(text: str, check: EvalCheck, references: SkillFiles) -> _Seen:
     return not faults, one_line("; ".join(faults[:5]))
 
 
-def _reference(path: str, references: SkillFiles) -> str:
+def _read_reference(path: str, references: SkillFiles) -> str:
     """Return a file of the skill that a result is compared with."""
     try:
         with references.open(path, _MAX_REFERENCE_BYTES) as file:
@@ -193,7 +193,7 @@ def _reference(path: str, references: SkillFiles) -> str:
 
 
 def _golden(text: str, check: EvalCheck, references: SkillFiles) -> _Seen:
-    wanted = _reference(str(check.value), references).replace("\r\n", "\n")
+    wanted = _read_reference(str(check.value), references).replace("\r\n", "\n")
     found = text.replace("\r\n", "\n")
     if found.rstrip("\n") == wanted.rstrip("\n"):
         return True, ""

@@ -178,7 +178,7 @@ class ConversationRunner:
             seconds += model.logged_seconds
             if model.refused and not seen.stopped:
                 ended = "budget"
-        made = await asyncio.to_thread(self._outputs, session, bool(seen.commands))
+        made = await asyncio.to_thread(self._collect_outputs, session, bool(seen.commands))
         return seen.talk(ended, seconds, made)
 
     def _make_budgeted(self, log: AnswerLog | None) -> tuple[BudgetedModel | None, Runner]:
@@ -189,7 +189,7 @@ class ConversationRunner:
         model = BudgetedModel(model_of(self.runner), self._bounds.budget, self.price, log)
         return model, Runner(agent._replace(model=model), self.runner.store)
 
-    def _outputs(self, session: str, ran: bool) -> dict[str, str]:
+    def _collect_outputs(self, session: str, ran: bool) -> dict[str, str]:
         """Return the files in `out` of the conversation, and remove its workspace."""
         if not ran:
             return {}
@@ -266,7 +266,7 @@ class _Seen:
 
     def _note_call(self, call: ToolCall) -> None:
         self._tools.append(call.name)
-        given = _arguments(call.arguments)
+        given = _read_arguments(call.arguments)
         if call.name in self._running:
             command = given.get("command", given.get("script", call.name))
             self.commands.append(shorten(str(command), 2_000))
@@ -306,7 +306,7 @@ def _error_kind(response: ToolResponse) -> str:
     return str(about.get("kind", "")) if isinstance(about, Mapping) else ""
 
 
-def _arguments(given: object) -> Mapping[str, object]:
+def _read_arguments(given: object) -> Mapping[str, object]:
     """Return the arguments that a model wrote as an object, or as JSON text."""
     if isinstance(given, str):
         try:

@@ -30,7 +30,7 @@ def compare_versions(
 ) -> EvalReport:
     """Return the differences; `searches` search the catalogue with the old and the new one."""
     before, after = (route(sets, find, skills, names=[new.name], k=k) for find in searches)
-    changed = tuple(_changes(before.cases, after.cases))
+    changed = tuple(_list_changes(before.cases, after.cases))
     [first], [second] = before.skills, after.skills
     return after._replace(
         kind="diff",
@@ -98,7 +98,7 @@ def _count_tokens(skill: Skill) -> dict[str, int]:
     }
 
 
-def _changes(before: Sequence[CaseOutcome], after: Sequence[CaseOutcome]) -> list[CaseOutcome]:
+def _list_changes(before: Sequence[CaseOutcome], after: Sequence[CaseOutcome]) -> list[CaseOutcome]:
     """Return each request with its old and its new rank."""
     found = []
     for one, two in zip(before, after, strict=True):

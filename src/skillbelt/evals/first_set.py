@@ -67,11 +67,11 @@ _TALK = (
 def first_set(skill: Skill, neighbours: Iterable[Result]) -> dict[str, object]:
     """Return the document of a first set."""
     entries: list[dict[str, object]] = []
-    for text in list(dict.fromkeys(_requests(skill)))[:_MOST_POSITIVES]:
+    for text in list(dict.fromkeys(_find_requests(skill)))[:_MOST_POSITIVES]:
         entries.append({"prompt": text, "should_trigger": True, "expected_skill": skill.name})
     near = [one.skill for one in neighbours if one.skill.name != skill.name][:_MOST_NEAR]
     for other in near:
-        text = next(iter(_requests(other)), "")
+        text = next(iter(_find_requests(other)), "")
         if text:
             entries.append({"prompt": text, "should_trigger": False, "expected_skill": other.name})
     for text in list(dict.fromkeys(_find_ruled_out(skill)))[:_MOST_RULED_OUT]:
@@ -86,9 +86,9 @@ def first_set(skill: Skill, neighbours: Iterable[Result]) -> dict[str, object]:
     }
 
 
-def _requests(skill: Skill) -> Iterator[str]:
+def _find_requests(skill: Skill) -> Iterator[str]:
     """Yield requests that the description names: after `use when`, in its lists, then the rest."""
-    usable = [one for one in _sentences(skill) if not _EXCLUDES.search(one)]
+    usable = [one for one in _split_sentences(skill) if not _EXCLUDES.search(one)]
     for one in sorted(usable, key=_rank_sentence):
         text = _CONDITION.sub(r"\1", one)
         lists = bool(_LEAD.match(text) or _INCLUDES.match(text))
@@ -100,7 +100,7 @@ def _requests(skill: Skill) -> Iterator[str]:
 
 def _find_ruled_out(skill: Skill) -> Iterator[str]:
     """Yield what the description says that the skill is not for."""
-    for sentence in _sentences(skill):
+    for sentence in _split_sentences(skill):
         found = _RULES_OUT.search(sentence)
         listed = _BRACKETS.sub("", sentence[found.end() :]) if found else ""
         for part in _split_list(listed):
@@ -109,7 +109,7 @@ def _find_ruled_out(skill: Skill) -> Iterator[str]:
                 yield text[0].upper() + text[1:]
 
 
-def _sentences(skill: Skill) -> list[str]:
+def _split_sentences(skill: Skill) -> list[str]:
     sentences = _SENTENCE.split(f"{skill.description}\n{skill.when_to_use}")
     plain = [one.strip(" .;") for one in map(one_line, sentences)]
     return [one for one in plain if one]

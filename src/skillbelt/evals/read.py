@@ -460,7 +460,7 @@ def _read_scenario(files: _SetFiles, path: str, skill: str, name: str) -> EvalSe
         raise ConfigError(f"{path}: the task is empty")
     criteria = join(dirname(path), "criteria.json")
     known = any(one.path == criteria for one in files.entries())
-    criteria_texts = _criteria(_json_of(files, criteria, criteria), criteria) if known else ()
+    criteria_texts = _read_criteria(_json_of(files, criteria, criteria), criteria) if known else ()
     task = TaskCase(
         id=name,
         prompt=prompt,
@@ -472,7 +472,7 @@ def _read_scenario(files: _SetFiles, path: str, skill: str, name: str) -> EvalSe
     return _add_trigger(task)._replace(files=(path,))
 
 
-def _criteria(value: object, path: str) -> tuple[str, ...]:
+def _read_criteria(value: object, path: str) -> tuple[str, ...]:
     listed = value.get("checklist", value.get("criteria")) if isinstance(value, dict) else value
     if not isinstance(listed, Iterable) or isinstance(listed, str | Mapping):
         raise ConfigError(f"{path}: takes a checklist, a list of criteria")

@@ -91,8 +91,8 @@ def evaluate_scripts(
         result = next(fresh) if found is None else found
         if found is None and key and result["outcome"] in _KEPT:
             cache.put(key, result)
-        results.append(_outcome(case, result, cached=found is not None))
-    return _report(skill, results, scripts)
+        results.append(_make_outcome(case, result, cached=found is not None))
+    return _make_report(skill, results, scripts)
 
 
 def _read_result(kept: Mapping[str, Any] | None) -> dict[str, Any] | None:
@@ -104,7 +104,7 @@ def _read_result(kept: Mapping[str, Any] | None) -> dict[str, Any] | None:
     return dict(kept) if lists and isinstance(seconds, int | float) else None
 
 
-def _report(
+def _make_report(
     skill: Skill, results: Sequence[CaseOutcome], scripts: Mapping[str, Script]
 ) -> EvalReport:
     # A case that nothing could decide is not passed: its file is wrong, or it asks too much.
@@ -199,11 +199,11 @@ class _CaseRunner:
             call = RunCall(command=command, cwd=script.cwd, stdin=case.stdin.encode())
         return call._replace(
             timeout_seconds=self._limit_seconds(case),
-            inputs=self._inputs(case),
+            inputs=self._read_inputs(case),
             all_outputs=True,
         )
 
-    def _inputs(self, case: ScriptCase) -> list[Mapping[str, object]]:
+    def _read_inputs(self, case: ScriptCase) -> list[Mapping[str, object]]:
         return [
             {"from": f"skill://{self._skill.name}/{path}", "to": f"inputs/{name}"}
             for name, path in case.files.items()
@@ -260,11 +260,11 @@ class _CaseRunner:
             return {"outcome": "timeout", "detail": detail, "seconds": seen.seconds, "grades": []}
         return grade_case(case, seen, self._skill)
 
-    def _asker(self, gate: Gate) -> Asker:
+    def _make_asker(self, gate: Gate) -> Asker:
         return self._who._replace(gate=gate, once="whole")
 
     def _start(self, case: ScriptCase, gate: Gate, follower: Follower) -> tuple[EvalEvidence, bool]:
-        call, who = self._call(case), self._asker(gate)
+        call, who = self._call(case), self._make_asker(gate)
         with self._bench.prepare(self._skill, call, who, observed=True, secrets=False) as run:
             self._bench.carry_out(run, follower.watch)
             result = self._bench.finish(run)
@@ -273,7 +273,7 @@ class _CaseRunner:
             text=result.stdout,
             error_text=result.stderr,
             cut=_CUT in result.warnings,
-            files=_texts(result.output_files),
+            files=_list_texts(result.output_files),
             exit_code=result.exit_code,
             surprises=_list_undeclared(result.observed),
             reported=_list_reported(result.observed),
@@ -288,10 +288,10 @@ class _CaseRunner:
             self._bench,
             self._skill,
             case.json,
-            who=self._asker(gate),
+            who=self._make_asker(gate),
             script=case.script,
             timeout_ms=int(self._limit_seconds(case) * 1000),
-            inputs=self._inputs(case),
+            inputs=self._read_inputs(case),
             all_outputs=True,
             observed=True,
             watch=follower.watch,
@@ -300,7 +300,7 @@ class _CaseRunner:
             text=done.stdout,
             error_text=done.stderr,
             cut=_CUT in done.warnings,
-            files=_texts(done.output_files),
+            files=_list_texts(done.output_files),
             exit_code=done.exit_status.code,
             surprises=_list_undeclared(done.observed),
             reported=_list_reported(done.observed),
@@ -327,7 +327,7 @@ def _list_reported(observed: Iterable[ObservedUse]) -> tuple[str, ...]:
     )
 
 
-def _texts(files: Iterable[OutputFile]) -> dict[str, str]:
+def _list_texts(files: Iterable[OutputFile]) -> dict[str, str]:
     return {one.name: one.content for one in files}
 
 
@@ -371,7 +371,7 @@ def describe_grades(grades: Sequence[Grade], seen: EvalEvidence) -> str:
     return "\n".join(lines)
 
 
-def _outcome(case: ScriptCase, result: Mapping[str, Any], *, cached: bool) -> CaseOutcome:
+def _make_outcome(case: ScriptCase, result: Mapping[str, Any], *, cached: bool) -> CaseOutcome:
     given = (
         (shorten(json.dumps(case.json, ensure_ascii=False), _SHOWN_CHARS),)
         if case.calls_json

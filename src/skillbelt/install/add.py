@@ -164,7 +164,7 @@ def _offer_each(
             if target.pin and fetched.commit:
                 pinned = fetched.reference._replace(ref=fetched.commit)
                 fetched = fetched._replace(reference=pinned)
-            yield _offer(fetched, target, settings, lock)
+            yield _make_offer(fetched, target, settings, lock)
         except SourceError as error:
             yield RefusedSkill(
                 name=found.name,
@@ -192,7 +192,7 @@ def _refuse_same_folder(name: str, other: str, place: InstallPlace) -> RefusedSk
     )
 
 
-def _offer(
+def _make_offer(
     fetched: FetchedSkill, target: AddTarget, settings: Settings, lock: SkillLock
 ) -> SkillOffer | RefusedSkill:
     place = target.place

@@ -294,7 +294,7 @@ def _open_git(
     deadline = Deadline(reference.source, git.GIT_TIMEOUT_SECONDS)
     wanted = GitFetch(url=reference.url, ref=reference.ref, commit=commit)
     say(f"fetching {redact(reference.url)}")
-    for number, one in enumerate(_addresses(wanted, settings, deadline)):
+    for number, one in enumerate(_list_addresses(wanted, settings, deadline)):
         folder = os.path.join(into, f"git-{number}")
         os.mkdir(folder, 0o700)
         try:
@@ -304,18 +304,18 @@ def _open_git(
             if number:
                 raise
     return _make_source(reference, tree, into)._replace(
-        commit=tree.commit, budget=PullBudget(deadline), provenance=_provenance(tree)
+        commit=tree.commit, budget=PullBudget(deadline), provenance=_make_provenance(tree)
     )
 
 
-def _provenance(tree: GitTree) -> Mapping[str, object]:
+def _make_provenance(tree: GitTree) -> Mapping[str, object]:
     if not tree.time:
         return {}
     when = time.gmtime(min(tree.time, _LATEST))
     return {"committedAt": time.strftime("%Y-%m-%dT%H:%M:%SZ", when)}
 
 
-def _addresses(wanted: GitFetch, settings: Settings, deadline: Deadline) -> Iterator[GitFetch]:
+def _list_addresses(wanted: GitFetch, settings: Settings, deadline: Deadline) -> Iterator[GitFetch]:
     """Yield the address with its host checked, then the one that its server redirects to.
 
     Git's own redirects are off: it would follow them to any host.

@@ -462,14 +462,14 @@ class GitTree:
             self._asked.end()
             self._asked = None
 
-    def _reader(self) -> _GitReader:
+    def _open_reader(self) -> _GitReader:
         if self._asked is None:
             self._asked = self._repository.read("cat-file", "--batch", stdin=None)
         return self._asked
 
     def _read_commit(self, commit: str) -> tuple[str, str, int]:
         """Return the ids of the commit and of its tree, and its time; tags are peeled."""
-        git = self._reader()
+        git = self._open_reader()
         git.ask(f"{commit}^{{commit}}")
         words = git.line().split()
         if len(words) != 3 or words[1] != b"commit":
@@ -522,7 +522,7 @@ class GitTree:
         return found
 
     def _read_tree(self, identifier: str) -> Iterator[tuple[str, bytes, str]]:
-        git = self._reader()
+        git = self._open_reader()
         git.ask(identifier)
         words = git.line().split()
         if len(words) != 3 or words[1] != b"tree" or int(words[2]) > _MAX_LISTING_BYTES:
@@ -558,7 +558,7 @@ class GitTree:
         """Whether there is a plain file."""
         return self._find(path)[0] in _FILES
 
-    def _id(self, path: str) -> str:
+    def _find_id(self, path: str) -> str:
         identifier = self._find(path)[1]
         if not identifier:
             raise Refusal(f"{path!r} is not a file in the repository")
@@ -566,11 +566,11 @@ class GitTree:
 
     def ready(self, path: str) -> bytes | None:
         """Return a file that was prepared; None for one that must be read."""
-        return self._kept.get(self._id(path))
+        return self._kept.get(self._find_id(path))
 
     def prepare(self, paths: Iterable[str]) -> None:
         """Read many small files at once and keep them."""
-        ids = dict.fromkeys(self._id(path) for path in paths)
+        ids = dict.fromkeys(self._find_id(path) for path in paths)
         wanted = [one for one in ids if one not in self._kept]
         missing = self._keep(wanted)
         if missing:
@@ -582,14 +582,14 @@ class GitTree:
         self._repository.fetch_objects(ids)
 
     @contextmanager
-    def _batch(self, ids: Sequence[str]) -> Iterator[_GitReader]:
+    def _open_batch(self, ids: Sequence[str]) -> Iterator[_GitReader]:
         """Yield a git process to read these objects from, in this order."""
         if len(ids) > _FEW:
             with self._repository.read("cat-file", "--batch", "--buffer", stdin=ids) as git:
                 yield git
             return
         try:
-            yield self._reader()
+            yield self._open_reader()
         except BaseException:
             self.rest()  # its next output may belong to the object that was not read to the end
             raise
@@ -599,7 +599,7 @@ class GitTree:
         missing: list[str] = []
         if not ids:
             return missing
-        with self._batch(ids) as git:
+        with self._open_batch(ids) as git:
             for one in ids:
                 git.ask(one)
                 data = git.whole(_MAX_KEPT_BYTES - self._kept_bytes)
@@ -614,17 +614,17 @@ class GitTree:
         """Yield the bytes of each file, in any order."""
         left = []
         for path in paths:
-            kept = self._kept.get(self._id(path))
+            kept = self._kept.get(self._find_id(path))
             if kept is None:
                 left.append(path)
             else:
                 yield path, iter((kept,))
-        yield from self._stream(left)
+        yield from self._read_stream(left)
 
-    def _stream(self, paths: Sequence[str]) -> Iterator[tuple[str, Iterator[bytes]]]:
+    def _read_stream(self, paths: Sequence[str]) -> Iterator[tuple[str, Iterator[bytes]]]:
         missing = yield from self._stream_known(paths)
         if missing:
-            self._fetch(dict.fromkeys(self._id(path) for path in missing))
+            self._fetch(dict.fromkeys(self._find_id(path) for path in missing))
             if still := (yield from self._stream_known(missing)):
                 raise _make_failure(self._url, f"the server does not give {still[0]!r}")
 
@@ -635,8 +635,8 @@ class GitTree:
         missing: list[str] = []
         if not paths:
             return missing
-        ids = [self._id(path) for path in paths]
-        with self._batch(ids) as git:
+        ids = [self._find_id(path) for path in paths]
+        with self._open_batch(ids) as git:
             for path, one in zip(paths, ids, strict=True):
                 git.ask(one)
                 words = git.line().split()

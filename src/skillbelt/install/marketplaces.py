@@ -53,7 +53,7 @@ def find_marketplaces(settings: Settings) -> Iterator[Marketplace]:
     for entry in known.values() if isinstance(known, dict) else ():
         folder = entry.get("installLocation") if isinstance(entry, dict) else None
         if isinstance(folder, str) and os.path.isabs(folder):
-            yield from _read(folder, CLAUDE_MARKETPLACE, _origin(entry.get("source")))
+            yield from _read(folder, CLAUDE_MARKETPLACE, _find_origin(entry.get("source")))
     for place in places if settings.project != settings.home else ():
         yield from _read(settings.project, place, None)
 
@@ -74,7 +74,7 @@ def _read_known(path: str) -> Any:
         return {}
 
 
-def _origin(source: Any) -> SourceReference | None:
+def _find_origin(source: Any) -> SourceReference | None:
     """Return the repository that Claude Code fetched a marketplace from, if any."""
     try:
         return _read_plugin_source(source, "marketplace").reference

@@ -93,13 +93,13 @@ def _fetch_clawhub(
             await http.close()
 
     with tempfile.TemporaryFile() as file:
-        digest = asyncio.run(_bound(download(file), deadline))
+        digest = asyncio.run(_limit_time(download(file), deadline))
         file.seek(0)
         unpack_into(folder, file, url, PullBudget(deadline))
     return FetchedFolder(folder, {"archiveDigest": f"sha256:{digest}"})
 
 
-async def _bound(work: Awaitable[T], deadline: Deadline) -> T:
+async def _limit_time(work: Awaitable[T], deadline: Deadline) -> T:
     try:
         async with asyncio.timeout(deadline.left()):
             return await work
@@ -179,10 +179,10 @@ class _Layout:
         self._folder = reference.url.removeprefix(OCI_LAYOUT)
 
     def manifest(self) -> tuple[str, dict[str, Any]]:
-        index = _parse(self._file("index.json", _MAX_MANIFEST_BYTES), self.source)
+        index = _parse(self._read_file("index.json", _MAX_MANIFEST_BYTES), self.source)
         found = index.get("manifests")
         named = [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
-        fit = [one for one in named if not self._ref or self._ref in _names(one)]
+        fit = [one for one in named if not self._ref or self._ref in _list_names(one)]
         if len(fit) != 1:
             raise self._refuse_ambiguous(named, len(fit))
         digest = _digest_of(fit[0], self.source)
@@ -190,7 +190,9 @@ class _Layout:
 
     def _refuse_ambiguous(self, named: Sequence[Mapping[str, Any]], fit: int) -> SourceFailure:
         """Return the failure of a reference that does not say which manifest is meant."""
-        texts = [next((name for name in _names(one) if isinstance(name, str)), "") for one in named]
+        texts = [
+            next((name for name in _list_names(one) if isinstance(name, str)), "") for one in named
+        ]
         known = [one_line(text)[:100] for text in texts if text][:_MAX_NAMED]
         if not known:
             return _refuse(self.source, "its index names no manifest")
@@ -201,14 +203,14 @@ class _Layout:
         return SourceFailure(self.source, reason, code="oci-refused", remedy=remedy)
 
     def read(self, digest: str, most: int, *, manifest: bool = False) -> bytes:
-        data = self._file(f"blobs/sha256/{digest.removeprefix('sha256:')}", most)
+        data = self._read_file(f"blobs/sha256/{digest.removeprefix('sha256:')}", most)
         _check(digest, hashlib.sha256(data).hexdigest(), self.source)
         return data
 
     def copy(self, digest: str, file: IO[bytes]) -> None:
         file.write(self.read(digest, MAX_DOWNLOAD_BYTES))
 
-    def _file(self, name: str, most: int) -> bytes:
+    def _read_file(self, name: str, most: int) -> bytes:
         try:
             with os.fdopen(os.open(os.path.join(self._folder, name), FOLLOW_FILE), "rb") as file:
                 data = file.read(most + 1)
@@ -219,7 +221,7 @@ class _Layout:
         return data
 
 
-def _names(descriptor: Mapping[str, Any]) -> tuple[object, ...]:
+def _list_names(descriptor: Mapping[str, Any]) -> tuple[object, ...]:
     notes = descriptor.get("annotations")
     name = notes.get(_REF_NAME) if isinstance(notes, dict) else None
     return (name, descriptor.get("digest"))
@@ -265,7 +267,7 @@ class _Registry:
         url = f"{self._base}/v2/{self._name}/{path}"
         work = self._request(url, write, most)
         try:
-            return self._loop.run_until_complete(_bound(work, self._deadline))
+            return self._loop.run_until_complete(_limit_time(work, self._deadline))
         except httpx2.HTTPError as error:
             remedy = "check the reference and the network"
             reason = str(error) or type(error).__name__
@@ -350,16 +352,16 @@ def pin_host(url: str, private: Sequence[str], *, source: str = "") -> str:
     try:
         found = asyncio.run(allowed.addresses(host, port))
     except OSError as error:
-        raise _unknown(url, error) from error
+        raise _refuse_unknown(url, error) from error
     except SourceFailure:
         raise
     except Exception as error:  # httpx2.ConnectError, for a name without an address
-        raise _unknown(url, error) from error
+        raise _refuse_unknown(url, error) from error
     texts = [f"[{one}]" if one.version == 6 else str(one) for one in found]
     return f"{host.strip('[]')}:{port}:{','.join(texts)}"
 
 
-def _unknown(url: str, error: Exception) -> SourceFailure:
+def _refuse_unknown(url: str, error: Exception) -> SourceFailure:
     remedy = "check the address and the network"
     return SourceFailure(url, str(error), code="remote-unreachable", remedy=remedy)
 

@@ -194,11 +194,11 @@ def find_source_faults(url: str, settings: Settings) -> Iterator[PolicyFault]:
             yield PolicyFault(
                 code="source-not-allowed",
                 message=f"{one_line(url)} is not one of the allowed sources of {where}",
-                remedy=f"add {_pattern(url)} to allowed_sources in {where}",
+                remedy=f"add {_make_pattern(url)} to allowed_sources in {where}",
             )
 
 
-def _pattern(url: str) -> str:
+def _make_pattern(url: str) -> str:
     """Return the pattern that covers this address alone."""
     return one_line(url) if " " not in url else "a pattern for it"
 
@@ -328,11 +328,11 @@ def _read_notes(path: str) -> dict[str, dict[str, object]]:
 
 def _find_layers(settings: Settings, url: str) -> Iterator[_Layer]:
     own = settings.demands.get("own_signatures", (settings.signatures,))[0]
-    yield _Layer(own, _signers(_list_of(settings, "trusted_signers"), url))
+    yield _Layer(own, _find_signers(_list_of(settings, "trusted_signers"), url))
     theirs = _list_of_project(settings, "trusted_signers")
     if theirs[0] or settings.by_project("signatures"):
         named = theirs if theirs[0] else _list_of(settings, "trusted_signers")
-        yield _Layer(settings.signatures, _signers(named, url), of_project=True)
+        yield _Layer(settings.signatures, _find_signers(named, url), of_project=True)
 
 
 def needs_signature(entry: LockEntry, url: str, settings: Settings) -> bool:
@@ -344,10 +344,10 @@ def needs_signature(entry: LockEntry, url: str, settings: Settings) -> bool:
 
 def signers_for(settings: Settings, url: str = "") -> tuple[TrustedSigner, ...]:
     """Return the signers that the user trusts for an address."""
-    return _signers(_list_of(settings, "trusted_signers"), url)
+    return _find_signers(_list_of(settings, "trusted_signers"), url)
 
 
-def _signers(listed: tuple[tuple[str, ...], str, str], url: str) -> tuple[TrustedSigner, ...]:
+def _find_signers(listed: tuple[tuple[str, ...], str, str], url: str) -> tuple[TrustedSigner, ...]:
     """Return the signers for an address, with the paths of their files made absolute."""
     texts, _, folder = listed
     found = []
@@ -409,7 +409,7 @@ def _is_waived(skill: SkillToJudge, layer: _Layer, settings: Settings, accepts: 
     return accepts.unsigned or locked_so or is_accepted(digest, settings)
 
 
-def _command(skill: SkillToJudge, option: str) -> str:
+def _quote_command(skill: SkillToJudge, option: str) -> str:
     name, *words = skill.command
     scope = ("-g",) * skill.of_user
     return f"`{shell_line(('skillbelt', name, *scope, *words, option))}`"
@@ -425,17 +425,17 @@ def _signer_changed(
     return PolicyFault(
         code="signer-changed",
         message=f"the lock says that it is signed by {recorded.text}, and this version {now}",
-        remedy=f"ask its publisher; {_command(skill, '--allow-signer-change')} accepts it",
+        remedy=f"ask its publisher; {_quote_command(skill, '--allow-signer-change')} accepts it",
     )
 
 
 def _refuse_unsigned(
     skill: SkillToJudge, check: signatures.SignatureCheck, reason: str
 ) -> PolicyFault:
-    accept = _command(skill, "--allow-unsigned")
+    accept = _quote_command(skill, "--allow-unsigned")
     remedy = {
         "unsigned": f"ask its publisher for a signed one; {accept} accepts it as it is",
-        "unknown": f"add its signer to trusted_signers, such as '{_pattern(skill.url)} key "
+        "unknown": f"add its signer to trusted_signers, such as '{_make_pattern(skill.url)} key "
         f"acme.pub'; {accept} accepts it as it is",
     }.get(check.state, "ask its publisher; nothing accepts a wrong signature")
     return PolicyFault(code=_CODES[check.state], message=reason, remedy=remedy)

@@ -220,9 +220,9 @@ def _may_have_ref(text: str, github_host: str) -> bool:
         return ":" not in text and not text.startswith((".", "/")) and "/" in text
     path = parts.path
     if parts.scheme in ("http", "https"):
-        if _host(parts) in (GITHUB, github_host):
+        if _read_host(parts) in (GITHUB, github_host):
             return bool(_GITHUB_REPO.fullmatch(path))
-        if _host(parts) == _GITLAB:
+        if _read_host(parts) == _GITLAB:
             return bool(_GITLAB_REPO.fullmatch(path))
         if "_git" in path.split("/")[:-1]:
             return True
@@ -249,7 +249,7 @@ def _parse_git(given: _Fragment, github_host: str) -> SourceReference:
 
 
 def _parse_web(text: str, parts: SplitResult, github_host: str) -> SourceReference:
-    host, path = _host(parts), parts.path
+    host, path = _read_host(parts), parts.path
     if host in _ARTIFACT_HOSTS or (host == GITHUB and _GITHUB_ARTIFACT.match(path)):
         return _parse_download(text)
     if host == _GITLAB and _GITLAB_ARTIFACT.search(path):
@@ -258,9 +258,9 @@ def _parse_web(text: str, parts: SplitResult, github_host: str) -> SourceReferen
     if on_github and (found := _parse_github(text, parts)):
         return found
     if tree := _GITLAB_TREE.fullmatch(path):
-        return _repository(parts, tree[1], ref=tree[2], subpath=tree[3] or "", kind="gitlab")
+        return _make_repository(parts, tree[1], ref=tree[2], subpath=tree[3] or "", kind="gitlab")
     if host == _GITLAB and "/" in path.strip("/"):
-        return _repository(parts, path.strip("/"), kind="gitlab")
+        return _make_repository(parts, path.strip("/"), kind="gitlab")
     if azure := _parse_azure(text, parts):
         return azure
     _check_credentials(text, parts)
@@ -276,7 +276,7 @@ def _parse_github(text: str, parts: SplitResult) -> SourceReference | None:
     names = [name for name in parts.path.split("/") if name]
     if len(names) < 2:
         return None
-    host = _host(parts)
+    host = _read_host(parts)
     ours = GITHUB if host.removeprefix("www.") == GITHUB else host
     ref = names[3] if len(names) > 3 and names[2] == "tree" else ""
     subpath = "/".join(names[4:]) if ref else ""
@@ -297,7 +297,7 @@ def _make_github(owner: str, name: str, host: str, text: str) -> SourceReference
     return SourceReference(kind="github", source=f"{owner}/{name}", url=url)
 
 
-def _repository(
+def _make_repository(
     parts: SplitResult, path: str, *, kind: SourceKind, ref: str = "", subpath: str = ""
 ) -> SourceReference:
     netloc = parts.netloc.rpartition("@")[2]
@@ -392,7 +392,7 @@ def _split_url(text: str) -> SplitResult | None:
     return parts
 
 
-def _host(parts: SplitResult) -> str:
+def _read_host(parts: SplitResult) -> str:
     """Return the host, with the port if there is one."""
     host = (parts.hostname or "").lower()
     return f"{host}:{parts.port}" if parts.port else host

@@ -123,7 +123,7 @@ def find_versions(
             for number, entry in enumerate(entries, 1):
                 report(f"reading {entry.name} ({number} of {len(entries)})")
                 try:
-                    found = _newest(entry, source, lock.place, settings, accepts)
+                    found = _find_newest(entry, source, lock.place, settings, accepts)
                 except (SkillbeltError, OSError) as error:
                     refused.append(refusal_of(entry.name, error))
                     continue
@@ -134,7 +134,7 @@ def find_versions(
     return FoundVersions(tuple(new), tuple(current), tuple(refused))
 
 
-def _newest(
+def _find_newest(
     entry: LockEntry,
     source: OpenSource,
     place: InstallPlace,
