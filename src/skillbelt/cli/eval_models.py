@@ -50,7 +50,7 @@ def open_cache(settings: Settings, args: argparse.Namespace) -> EvalCache:
         make_folder(folder)
     except OSError as error:
         raise ConfigError(
-            f"{one_line(folder)}: {error.strerror}; results are kept there, so that nothing is "
+            f"{one_line(folder)}: {error.strerror}; results are cached there, so that nothing is "
             "paid for twice (XDG_CACHE_HOME sets another place)"
         ) from None
     return EvalCache(folder, fresh=args.fresh)

@@ -121,7 +121,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="[MEASURE=]SHARE",
         action="append",
         default=[],
-        help="the least that each skill must reach, from 0 to 1; may be repeated; exit code 1 "
+        help="the minimum that each skill must reach, from 0 to 1; may be repeated; exit code 1 "
         "below it (default measure: the first)",
     )
     parser.add_argument(
@@ -146,7 +146,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         type=float,
         default=0.0,
-        help=f"the most seconds of each case (default: {_SECONDS:g} for a conversation; "
+        help=f"the time limit of each case in seconds (default: {_SECONDS:g} for a conversation; "
         f"{CASE_SECONDS:g} for a script, {MOST_CASE_SECONDS:g} if its case asks for them)",
     )
     parser.add_argument("--sandbox", metavar="S", help=SANDBOX_HELP)
@@ -171,7 +171,7 @@ def _model_options(parser: argparse.ArgumentParser) -> None:
         metavar="none|OLD",
         default=NO_SKILL,
         help="with run: compare with no skill, or with an old version, a folder or a git revision; "
-        "an empty word compares with nothing (default: none)",
+        "an empty value compares with nothing (default: none)",
     )
     group.add_argument(
         "--judge",

@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
         result = _adopt(chosen, lock, settings, args)
         entries = read_lock(place).entries
     reporter(args)("")
-    nothing = "no other tool left a skill that is not in the lock yet"
+    nothing = "no other tool installed a skill that is not in the lock yet"
     # Said also where the lock is empty.
     print_result(result, entries, args, dry_run=args.dry_run, nothing=nothing, installed=TOOLS)
     for one in chosen:
@@ -68,9 +68,8 @@ def run(args: argparse.Namespace) -> int:
 def _explain_missing(name: str, lock: SkillLock) -> str:
     if name in lock.entries:
         return f"{lock.place.lock} has {name!r} already"
-    return (
-        f"no other tool left a skill {name!r}; {lock.place.command('import --dry-run')} lists them"
-    )
+    command = lock.place.command("import --dry-run")
+    return f"no other tool installed a skill {name!r}; {command} lists them"
 
 
 def _describe_source(skill: AdoptedSkill) -> str:

@@ -53,7 +53,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="your own Sigstore, for --sigstore",
     )
-    parser.add_argument("--force", action="store_true", help="replace a signature that is there")
+    parser.add_argument("--force", action="store_true", help="replace an existing signature")
     change_options(parser)
 
 

@@ -60,7 +60,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     changes = parser.prog.endswith(" update")
     if changes:
         parser.add_argument(
-            "--check", action="store_true", help="only look; exit code 2 for a new version"
+            "--check", action="store_true", help="change nothing; exit code 2 for a new version"
         )
         parser.add_argument(
             "--diff", action="store_true", help="print what a new version changes in your files"

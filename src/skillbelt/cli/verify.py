@@ -45,9 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="demand this signer, such as 'key acme.pub' or 'certificate ca.pem' (may be "
         "repeated: one of them)",
     )
-    parser.add_argument(
-        "--full", action="store_true", help="read every file, also those that did not change"
-    )
+    parser.add_argument("--full", action="store_true", help="read every file, also unchanged ones")
     add_options(parser, changes=False)
 
 

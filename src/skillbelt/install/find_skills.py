@@ -135,7 +135,7 @@ def _parse_skill(data: bytes, folder: str, path: str) -> FoundSkill | SkippedSki
     name = lock_name(written)
     if fault := name_fault(name):
         shown = shorten(one_line(name), 80)
-        return SkippedSkill(path, f"its name {shown!r} {fault}; its author must write another")
+        return SkippedSkill(path, f"its name {shown!r} {fault}; its author must choose another")
     metadata = fields.get("metadata")
     internal = isinstance(metadata, dict) and str(metadata.get("internal")).lower() == "true"
     return FoundSkill(

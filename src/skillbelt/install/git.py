@@ -807,9 +807,7 @@ class RedirectedRepository(SourceFailure):
     """The server says that the repository is elsewhere."""
 
     def __init__(self, url: str) -> None:
-        super().__init__(
-            url, "is elsewhere now", code="remote-redirect", remedy="use the new address"
-        )
+        super().__init__(url, "has moved", code="remote-redirect", remedy="use the new address")
 
 
 def _extract_reason(said: str) -> str:
