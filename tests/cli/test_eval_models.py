@@ -638,7 +638,7 @@ def test_a_wrong_judge_leaves_no_folder(skills: Tree, model: Server) -> None:
 def test_an_unfinished_run_says_that_nothing_is_written(skills: Tree, model: Server) -> None:
     options = ("--max-tokens", "110", "--jobs", "1")
     done = skills.run("eval", "run", "csv-report", "--model", f"tiny@{model.url}", *options)
-    assert "no files are written; the same command goes on" in done.stderr
+    assert "no files are written; the same command resumes" in done.stderr
     assert "written to" not in done.stderr
     assert "not graded" not in done.stderr  # what was not run lacks no judge
     assert "not-run: 4 cases: the budget was spent" in done.stderr

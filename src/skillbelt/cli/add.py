@@ -73,7 +73,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="a skill to add (may be repeated)",
     )
     parser.add_argument("--all", action="store_true", help="add every skill of the source")
-    parser.add_argument("-l", "--list", action="store_true", help="list the skills of the source")
+    parser.add_argument("-l", "--list", action="store_true", help="list the source's skills")
     parser.add_argument(
         "--to",
         metavar="CLIENT",

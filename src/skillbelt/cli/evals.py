@@ -146,7 +146,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         type=float,
         default=0.0,
-        help=f"the time limit of each case in seconds (default: {_SECONDS:g} for a conversation; "
+        help=f"seconds for each case (default: {_SECONDS:g} for a conversation; "
         f"{CASE_SECONDS:g} for a script, {MOST_CASE_SECONDS:g} if its case asks for them)",
     )
     parser.add_argument("--sandbox", metavar="S", help=SANDBOX_HELP)

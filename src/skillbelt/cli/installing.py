@@ -90,7 +90,7 @@ def add_acceptance(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--allow-signer-change",
         action="store_true",
-        help="accept a signer that differs from the lock",
+        help="accept a changed signer",
     )
 
 
