@@ -172,7 +172,7 @@ def test_a_list_without_a_mark_says_that_nothing_is_installed(
 ) -> None:
     screen = on_terminal(tree, "add", source.url, "--yes", answers=[("0 of 2 marked", "\r")])
     assert screen.exit_code == 0
-    assert "nothing was marked, so nothing is installed" in screen.written
+    assert "no skill was selected, so nothing is installed" in screen.written
     assert not (tree.project / SKILLS).exists()
 
 
@@ -289,7 +289,7 @@ def test_a_new_version_shows_what_is_different(tree: Tree, source: BareRepositor
     source.commit({"skills": {"beta": changed}})
     done = tree.run("add", source.url, "--skill", "beta", "--yes")
     assert done.stdout.startswith("beta: replaced")
-    assert "changed   SKILL.md" in done.stderr and "added     b.md" in done.stderr
+    assert "changed    SKILL.md" in done.stderr and "added      b.md" in done.stderr
 
 
 def test_pinned_means_the_lock_names_the_commit(tree: Tree, source: BareRepository) -> None:

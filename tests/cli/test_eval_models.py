@@ -246,9 +246,24 @@ def test_a_killed_evaluation_goes_on_where_it_was(skills: Tree) -> None:
 
 def test_a_terminal_shows_how_far_it_is(skills: Tree, model: Server) -> None:
     screen = on_terminal(skills, "eval", "trigger", "csv-report", "--model", f"tiny@{model.url}")
+    limit = "3 requests of 1 skill; --max-tokens and --max-cost set a limit"
+    assert screen.lines[0] == limit
     assert "0 of 3 cases" in screen.written  # before the first one is done
     assert "3 of 3 cases" in screen.written
     assert "330 tokens" in screen.written
+
+
+def test_ctrl_c_prints_one_line_in_place_of_the_progress(skills: Tree) -> None:
+    forever = threading.Event()
+    with serving(lambda _: Slow(said("a", "b"), forever)) as server:
+        model = f"tiny@{server.url}"
+        typed = [("0 of 3 cases", "\x03")]
+        screen = on_terminal(
+            skills, "eval", "trigger", "csv-report", "--model", model, answers=typed
+        )
+        forever.set()
+    assert (screen.exit_code, screen.lines[-1]) == (130, "skillbelt: interrupted")
+    assert len(screen.lines) == 2
 
 
 def searching(request: dict[str, Any]) -> Answer:
@@ -342,7 +357,7 @@ def test_a_cache_that_cannot_be_used_costs_nothing(skills: Tree, model: Server) 
     folder.write_text("no folder")
     done = skills.run("eval", "trigger", "csv-report", "--model", f"tiny@{model.url}")
     assert (done.exit_code, model.requests) == (2, [])
-    assert f"{folder}: is not a folder; remove it; results are kept there" in done.stderr
+    assert f"{folder}: is not a folder; remove it; results are cached there" in done.stderr
 
 
 def test_a_result_in_the_cache_is_not_read_through_a_link(skills: Tree, model: Server) -> None:
@@ -623,7 +638,7 @@ def test_a_wrong_judge_leaves_no_folder(skills: Tree, model: Server) -> None:
 def test_an_unfinished_run_says_that_nothing_is_written(skills: Tree, model: Server) -> None:
     options = ("--max-tokens", "110", "--jobs", "1")
     done = skills.run("eval", "run", "csv-report", "--model", f"tiny@{model.url}", *options)
-    assert "no files are written; the same command goes on" in done.stderr
+    assert "no files are written; the same command resumes" in done.stderr
     assert "written to" not in done.stderr
     assert "not graded" not in done.stderr  # what was not run lacks no judge
     assert "not-run: 4 cases: the budget was spent" in done.stderr

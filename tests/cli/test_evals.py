@@ -244,7 +244,7 @@ def test_a_report_is_not_written_through_a_link(skills: Tree) -> None:
     report.symlink_to(kept)
     done = skills.run("eval", "route", "--report", "report.md")
     assert (done.exit_code, kept.read_text()) == (2, "kept")
-    assert "--report report.md: is a link or no plain file; give another" in done.stderr
+    assert "--report report.md: is a link or not a plain file; give another" in done.stderr
     report.unlink()
     report.write_text("older")
     assert skills.run("eval", "route", "--report", "report.md").exit_code == 0

@@ -69,7 +69,7 @@ def test_a_run_that_nothing_graded_is_in_no_figure_of_skill_creator(tree: Tree) 
     benchmark = json.loads((Path(folder) / "benchmark.json").read_text())
     assert [one["eval_id"] for one in benchmark["runs"]] == [1]
     assert benchmark["run_summary"]["with_skill"]["tokens"]["mean"] == 7
-    assert benchmark["notes"] == ["eval 2, with_skill, run 1 is in no rate: no model"]
+    assert benchmark["notes"] == ["eval 2, with_skill, run 1 is not counted: no model"]
 
 
 def test_numbers_that_end_the_count_do_not_end_the_search_for_a_free_one(tree: Tree) -> None:

@@ -119,7 +119,7 @@ def test_a_skill_of_apm_has_its_commit(tree: Tree) -> None:
 def test_an_import_without_anything_to_record_says_so(tree: Tree) -> None:
     done = tree.run("import")
     assert done.exit_code == 0
-    assert done.stderr == "no other tool left a skill that is not in the lock yet\n"
+    assert done.stderr == "no other tool installed a skill that is not in the lock yet\n"
 
 
 def test_a_dry_run_changes_nothing(tree: Tree) -> None:

@@ -110,7 +110,7 @@ def test_a_marketplace_cannot_name_a_folder_behind_a_link(
 
 def test_a_pipe_in_a_local_skill_is_refused(settings: Settings, into: str, tmp_path: Path) -> None:
     os.mkfifo(write_skill(tmp_path / "source", "alpha") / "pipe")
-    with pytest.raises(SourceFailure, match="'pipe' is no regular file"):
+    with pytest.raises(SourceFailure, match="'pipe' is not a regular file"):
         fetch_skills(parse_source(str(tmp_path / "source")), settings, into)
 
 

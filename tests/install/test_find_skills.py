@@ -133,4 +133,4 @@ def test_a_name_that_people_cannot_read_or_type_is_refused_with_the_reason(
     found = find_skills(FolderTree(str(tmp_path)))
     assert not found.skills
     assert reason in found.skipped[0].reason
-    assert "its author must write another" in found.skipped[0].reason
+    assert "its author must choose another" in found.skipped[0].reason

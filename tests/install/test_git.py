@@ -92,7 +92,7 @@ def test_a_wanted_commit_comes_also_after_the_branch_moved_on_or_not_at_all(
     (skill,) = fetch_skills(source(repository), settings, into, commit=first)
     assert (skill.commit, "first" in files(skill)["SKILL.md"]) == (first, True)
     os.mkdir(f"{into}/more")
-    with pytest.raises(SourceFailure, match="does not give it"):
+    with pytest.raises(SourceFailure, match="does not serve it"):
         fetch_skills(source(repository), settings, f"{into}/more", commit=OTHER)
 
 

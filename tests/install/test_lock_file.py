@@ -266,13 +266,13 @@ def test_what_did_not_change_in_a_lock_is_not_read_again(
     locks: Locks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[str] = []
-    entry = lock_file._entry
+    entry = lock_file._read_entry
 
     def count(name: str, written: object, place: InstallPlace) -> LockEntry:
         read.append(name)
         return entry(name, written, place)
 
-    monkeypatch.setattr(lock_file, "_entry", count)
+    monkeypatch.setattr(lock_file, "_read_entry", count)
     names = [f"s{number}" for number in range(30)]
     for name in names:
         locks.put(name=name, source="o/r", source_type="github")

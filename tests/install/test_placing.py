@@ -124,7 +124,7 @@ def test_what_was_changed_in_the_store_is_fetched_again(desk: Desk) -> None:
 def test_a_fetch_that_brings_something_else_is_refused_and_not_kept(desk: Desk) -> None:
     stored = StoredSkill(*hash_folder(desk.old)[:2])
     with (
-        pytest.raises(SourceError, match="something else than what is locked"),
+        pytest.raises(SourceError, match="other content than the lock"),
         stored_skill(stored, desk.settings, fetch=lambda: desk.new),
     ):
         pytest.fail("used it")

@@ -126,7 +126,7 @@ def test_a_skill_that_is_refused_does_not_hold_up_the_others(desk: PolicyDesk) -
 def test_warn_installs_and_says_so_and_the_lock_records_it(desk: PolicyDesk) -> None:
     desk.demand("warn", desk.mine)
     done = desk.run("add", desk.url, "--skill", "alpha", "--yes")
-    assert (done.exit_code, "WARNING   it is not signed" in done.stderr) == (0, True)
+    assert (done.exit_code, "WARNING    it is not signed" in done.stderr) == (0, True)
     assert desk.entry()["unsigned"] is True
 
 

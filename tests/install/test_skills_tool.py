@@ -154,7 +154,7 @@ def test_both_tools_have_the_same_names_and_folders_for_odd_names(
     ours, our_folders = _locked(both)
     skipped = both.run("add", source, "--list", "--json").document["skipped"]
     assert len(skipped) == len(REFUSED_NAMES)
-    assert all("its author must write another" in one["reason"] for one in skipped)
+    assert all("its author must choose another" in one["reason"] for one in skipped)
     assert len(ours) == len(ODD_NAMES) + len(ONLY_HERE)
     assert ours - theirs == set(ONLY_HERE)
     assert our_folders - their_folders == set(ONLY_HERE)

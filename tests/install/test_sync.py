@@ -86,7 +86,7 @@ def test_a_source_that_brings_other_content_than_locked_is_refused(desk: Install
     forget(desk)
     done = desk.run("sync", "--frozen", "--yes", "--json")
     assert done.exit_code == 3
-    assert "something else than what is locked" in done.document["refused"][0]["message"]
+    assert "other content than the lock" in done.document["refused"][0]["message"]
     assert not desk.installed("alpha").exists()
 
 
@@ -233,7 +233,7 @@ def test_adopt_names_a_skill_that_no_lock_has(desk: InstallDesk) -> None:
     mine.write_text("---\nname: mine\ndescription: d\n---\n")
     done = desk.run("sync", "--adopt")
     assert done.exit_code == 0
-    assert "mine: is in no lock" in " ".join(done.stderr.split())
+    assert "mine: is not in a lock" in " ".join(done.stderr.split())
     assert "`skillbelt add SOURCE --skill mine`" in " ".join(done.stderr.split())
     drift = desk.run("sync", "--adopt", "--json").document["drift"]
     assert [(one["name"], one["kind"], one["path"]) for one in drift] == [
@@ -464,7 +464,7 @@ def test_what_differs_from_the_lock_is_said_without_private_folders(
     (tree.project / ".agents").rename(tree.root / "away")
     done = tree.run("sync", "--frozen", "--yes")
     assert done.exit_code == 2
-    assert "alpha: its source: holds something else than what is locked" in done.stderr
+    assert "alpha: its source: has other content than the lock" in done.stderr
     assert "incoming" not in done.stderr and "skillbelt refresh" not in done.stderr
     assert not (tree.project / ".agents/skills/alpha").exists()
 

@@ -57,7 +57,7 @@ def test_a_look_before_shows_that_local_edits_stay(desk: InstallDesk) -> None:
     assert done.exit_code == 2
     assert "+echo new" in done.stdout
     assert "-echo mine" not in done.stdout
-    assert "your edits stay, merged with the new version: scripts/run.sh" in done.stderr
+    assert done.stdout.endswith("alpha: would be updated; your edits stay in scripts/run.sh\n")
 
 
 def test_a_look_before_names_what_cannot_be_merged(desk: InstallDesk) -> None:
@@ -99,6 +99,7 @@ def test_local_edits_of_other_lines_are_merged(desk: InstallDesk) -> None:
     desk.installed("alpha", "notes.md").write_text("mine\n")
     done = desk.run("update", "--yes")
     assert done.exit_code == 0, done.stderr
+    assert done.stdout == "alpha: updated; your edits stay in notes.md, scripts/run.sh\n"
     assert "echo mine" in script(desk).read_text()
     assert "echo new" in script(desk).read_text()
     assert script(desk).stat().st_mode & 0o111

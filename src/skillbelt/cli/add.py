@@ -73,7 +73,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="a skill to add (may be repeated)",
     )
     parser.add_argument("--all", action="store_true", help="add every skill of the source")
-    parser.add_argument("-l", "--list", action="store_true", help="list what the source has")
+    parser.add_argument("-l", "--list", action="store_true", help="list the source's skills")
     parser.add_argument(
         "--to",
         metavar="CLIENT",
@@ -121,7 +121,7 @@ def run(args: argparse.Namespace) -> int:
             return _print_list(source, args)
         chosen = _choose(source, args)
         if not chosen:
-            say("nothing was marked, so nothing is installed (space marks a skill)", args)
+            say("no skill was selected, so nothing is installed (space selects one)", args)
             return 0
         offered = list(offer_skills(source, chosen, target, settings, progress))
         _clear(args)
@@ -271,7 +271,7 @@ def _ask(
         require_install(request, settings, args, source=reference.typed or reference.source)
         return True
     except PermissionDenied as error:
-        # A person who just said no is not told how to say yes.
+        # After the user said no, the message does not say how to allow it.
         remedy = "" if can_ask() and "is denied by" not in error.reason else error.remedy
         refused += [
             RefusedSkill(
@@ -290,7 +290,7 @@ def _show(offer: SkillOffer, args: argparse.Namespace) -> None:
         return
     print(f"{one_line(offer.name)}", file=sys.stderr)
     for label, text in describe.describe_offer(offer):
-        print_words(f"  {label:<9} {text}", " " * 12, file=sys.stderr)
+        print_words(f"  {label:<10} {text}", " " * 13, file=sys.stderr)
     if args.verbose:
         print_diagnostics(describe.check_offer(offer), args)
 

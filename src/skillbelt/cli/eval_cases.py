@@ -50,7 +50,7 @@ def cases_of(
         if len(wanted) > 1:
             raise UsageError("--set takes the cases of one skill")
         given = read_eval_file(args.set, wanted[0] if wanted else "")
-        return _split(given, args, {*skills, *wanted})
+        return _split_by_skill(given, args, {*skills, *wanted})
     found: list[EvalSet] = []
     for skill in skills.values():
         named = not wanted or skill.name in wanted
@@ -68,7 +68,7 @@ def cases_of(
     return found
 
 
-def _split(found: EvalSet, args: argparse.Namespace, known: Set[str]) -> list[EvalSet]:
+def _split_by_skill(found: EvalSet, args: argparse.Namespace, known: Set[str]) -> list[EvalSet]:
     """Return a set for each skill that the cases of one file are about.
 
     ConfigError if the known skills are none of them; other cases are left out, with a problem.
@@ -121,7 +121,7 @@ class CaseProgress:
         parts = [f"{done} of {count(total, 'case')}"]
         if done > cached and total > done:
             left = (now - self._began) / (done - cached) * (total - done)
-            parts.append(f"about {_span(left)} left")
+            parts.append(f"about {_format_seconds(left)} left")
         if self._budget is not None and self._budget.tokens:
             parts.append(f"{self._budget.tokens:,} tokens")
         show_progress(", ".join(parts))
@@ -130,12 +130,13 @@ class CaseProgress:
         self._began = time.monotonic()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        if self._wanted:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        # After Ctrl-C the command clears the line itself, and prints `interrupted` in its place.
+        if self._wanted and kind is not KeyboardInterrupt:
             show_progress("")
 
 
-def _span(seconds: float) -> str:
+def _format_seconds(seconds: float) -> str:
     """Return a time in words, rounded up: an estimate must not promise too much."""
     whole = math.ceil(seconds)
     if whole < 90:

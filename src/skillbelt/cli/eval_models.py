@@ -14,10 +14,11 @@ from skillbelt.agent.models import OFFLINE
 from skillbelt.cli.ask import ignore_warnings
 from skillbelt.cli.build import find_skill
 from skillbelt.cli.eval_cases import CaseProgress, advise, cases_of, one_skill
+from skillbelt.cli.output import count, say, wants_progress
 from skillbelt.errors import ConfigError, UsageError
 from skillbelt.evals.budget import Budget, parse_price
 from skillbelt.evals.cache import EvalCache
-from skillbelt.evals.cases import EvalSet
+from skillbelt.evals.cases import EvalSet, TriggerCase
 from skillbelt.evals.conversation import ConversationLimits, ConversationRunner, hide_skill
 from skillbelt.evals.first_set import EVAL_FILE, EVAL_FOLDER
 from skillbelt.evals.judge import INSTRUCTIONS
@@ -49,7 +50,7 @@ def open_cache(settings: Settings, args: argparse.Namespace) -> EvalCache:
         make_folder(folder)
     except OSError as error:
         raise ConfigError(
-            f"{one_line(folder)}: {error.strerror}; results are kept there, so that nothing is "
+            f"{one_line(folder)}: {error.strerror}; results are cached there, so that nothing is "
             "paid for twice (XDG_CACHE_HOME sets another place)"
         ) from None
     return EvalCache(folder, fresh=args.fresh)
@@ -106,7 +107,7 @@ class _Bench:
         """Return the folder of the old version; one of git is written to the store.
 
         Its path there follows from its content. Models are shown the path, and what they answered
-        is kept by what they were shown.
+        is cached under what they were shown.
         """
         if not self._old:
             word = self._args.baseline
@@ -140,14 +141,14 @@ class _Bench:
 
 
 @contextmanager
-def _open(args: argparse.Namespace) -> Iterator[_Bench]:
+def _open_bench(args: argparse.Namespace) -> Iterator[_Bench]:
     if not 0 < args.timeout < float("inf"):
         raise ConfigError(f"--timeout takes a number of seconds above 0, not {args.timeout:g}")
     with ignore_warnings(), ExitStack() as stack:
         yield _Bench(args, stack)
 
 
-def _plan(
+def _make_plan(
     args: argparse.Namespace,
     talkers: dict[str, ConversationRunner],
     settings: Settings,
@@ -166,7 +167,7 @@ def _plan(
 
 def evaluate_trigger(args: argparse.Namespace) -> EvalReport:
     """Ask models each request, and see whether they use the skill."""
-    with _open(args) as bench:
+    with _open_bench(args) as bench:
         runtime = bench.runtime()
         skills = runtime.available()
         sets = cases_of(args, runtime.catalog, skills)
@@ -180,7 +181,8 @@ def evaluate_trigger(args: argparse.Namespace) -> EvalReport:
         models = bench.models(runtime)
         talkers = {model: bench.talker(bench.agent(runtime, model)) for model in models}
         progress = CaseProgress(args, bench.budget)
-        plan = _plan(args, talkers, runtime.settings, progress)
+        plan = _make_plan(args, talkers, runtime.settings, progress)
+        _announce(args, cases, models)
         with progress:
             report = asyncio.run(evaluate_triggers(cases, skills, plan))
         plan.cache.tidy()
@@ -188,12 +190,24 @@ def evaluate_trigger(args: argparse.Namespace) -> EvalReport:
         facts = {**report.facts, **bench.budget.document(), "repeats": args.repeat}
         warnings = (*report.warnings, *_offline_note(models))
         report = report._replace(problems=problems, facts=facts, warnings=warnings)
-        return _keep(runtime.settings, report, skills, sets)
+        return _keep_report(runtime.settings, report, skills, sets)
+
+
+def _announce(args: argparse.Namespace, cases: Sequence[TriggerCase], models: list[str]) -> None:
+    """Print on a terminal how many requests follow, and how to set a limit."""
+    if not wants_progress(args):
+        return
+    skills = len({case.skill for case in cases})
+    parts = [f"{count(len(cases), 'request')} of {count(skills, 'skill')}"]
+    parts += [f"{args.repeat} times each"] if args.repeat > 1 else []
+    parts += [f"with {len(models)} models"] if len(models) > 1 else []
+    limit = "" if models == [OFFLINE] else "; --max-tokens and --max-cost set a limit"
+    say(f"{', '.join(parts)}{limit}", args)
 
 
 def evaluate_run(args: argparse.Namespace) -> EvalReport:
     """Do the tasks of one skill with it, and without it or with an old one."""
-    with _open(args) as bench:
+    with _open_bench(args) as bench:
         runtime = bench.runtime()
         skill = one_skill(args, runtime.catalog)
         [found] = cases_of(args, runtime.catalog, {skill.name: skill}) or [EvalSet(skill.name)]
@@ -204,9 +218,9 @@ def evaluate_run(args: argparse.Namespace) -> EvalReport:
                 f'"expect": {{"contains": "..."}}, to {one_line(path)}'
             )
         models = bench.models(runtime)
-        sides = {model: _sides(args, bench, runtime, skill, model) for model in models}
+        sides = {model: _make_sides(args, bench, runtime, skill, model) for model in models}
         progress = CaseProgress(args, bench.budget)
-        plan = _plan(args, {}, runtime.settings, progress)
+        plan = _make_plan(args, {}, runtime.settings, progress)
         judge = bench.judge()
         folder = iteration_folder(os.path.abspath(args.output or f"{skill.name}-workspace"))
         with progress:
@@ -219,7 +233,7 @@ def evaluate_run(args: argparse.Namespace) -> EvalReport:
         if report.complete:
             folder = _write_files(folder, skill, runs, report, args.judge or "")
         report = report._replace(facts={**facts, "folder": folder})
-        return _keep(runtime.settings, report, {skill.name: skill}, [found])
+        return _keep_report(runtime.settings, report, {skill.name: skill}, [found])
 
 
 def _write_files(
@@ -232,7 +246,7 @@ def _write_files(
         raise ConfigError(f"--output {one_line(folder)}: {error.strerror}") from None
 
 
-def _keep(
+def _keep_report(
     settings: Settings, report: EvalReport, skills: Mapping[str, Skill], sets: Sequence[EvalSet]
 ) -> EvalReport:
     """Keep the result as the last one; return the report, with a warning if that failed."""
@@ -250,7 +264,7 @@ def _offline_note(models: Sequence[str]) -> list[str]:
     return [f"{message}; name one with --model"] if OFFLINE in models else []
 
 
-def _sides(
+def _make_sides(
     args: argparse.Namespace, bench: _Bench, runtime: Runtime, skill: Skill, model: str
 ) -> list[TaskSide]:
     """Return the sides of a comparison for one model."""

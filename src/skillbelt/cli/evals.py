@@ -100,7 +100,7 @@ _MODEL_DEFAULTS: Mapping[str, object] = MappingProxyType(
 _RUN_ONLY = frozenset(("baseline", "judge", "output"))
 # Errors and timeouts with the same cause that are printed one by one.
 _MOST_ALIKE = 3
-# Of what happened in a case, without -v.
+# The most of a case's details, without -v.
 _DETAIL_CHARS, _DETAIL_LINES = 200, 12
 
 
@@ -121,7 +121,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="[MEASURE=]SHARE",
         action="append",
         default=[],
-        help="the least that each skill must reach, from 0 to 1; may be repeated; exit code 1 "
+        help="the minimum that each skill must reach, from 0 to 1; may be repeated; exit code 1 "
         "below it (default measure: the first)",
     )
     parser.add_argument(
@@ -146,7 +146,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         type=float,
         default=0.0,
-        help=f"the most seconds of each case (default: {_SECONDS:g} for a conversation; "
+        help=f"seconds for each case (default: {_SECONDS:g} for a conversation; "
         f"{CASE_SECONDS:g} for a script, {MOST_CASE_SECONDS:g} if its case asks for them)",
     )
     parser.add_argument("--sandbox", metavar="S", help=SANDBOX_HELP)
@@ -171,7 +171,7 @@ def _model_options(parser: argparse.ArgumentParser) -> None:
         metavar="none|OLD",
         default=NO_SKILL,
         help="with run: compare with no skill, or with an old version, a folder or a git revision; "
-        "an empty word compares with nothing (default: none)",
+        "an empty value compares with nothing (default: none)",
     )
     group.add_argument(
         "--judge",
@@ -242,7 +242,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _require_fitting(args: argparse.Namespace) -> None:
-    """UsageError for an option that the action does not read; ConfigError for no such sandbox."""
+    """UsageError for an option that the action does not use; ConfigError for an unknown sandbox."""
     allowed = {"trigger": _MODEL_DEFAULTS.keys() - _RUN_ONLY, "run": _MODEL_DEFAULTS.keys()}
     for name, default in _MODEL_DEFAULTS.items():
         if getattr(args, name) != default and name not in allowed.get(args.action, ()):
@@ -290,7 +290,7 @@ def _print_report(report: EvalReport, args: argparse.Namespace) -> None:
         say(f"written to {one_line(str(facts['folder']))}", args)
     elif "folder" in facts:
         same = "the same command without --fresh" if args.fresh else "the same command"
-        say(f"no files are written; {same} goes on with what is left", args)
+        say(f"no files are written; {same} resumes with the rest", args)
     _print_versions(facts, args)
     say(summarise(report), args)
 
@@ -346,7 +346,7 @@ def _print_cases(report: EvalReport, args: argparse.Namespace) -> None:
         if case.outcome in ("passed", "not-run") and not args.verbose:
             continue
         text = shorten(one_line(text_of(case)), 80)
-        detail, *more = _details(case, args)
+        detail, *more = _describe_case(case, args)
         about = " ".join(filter(None, (case.skill, case.model, case.group.replace("_", " "))))
         many = alike[_cause(case)]
         if case.outcome in ("error", "timeout") and many > _MOST_ALIKE and not args.verbose:
@@ -363,7 +363,7 @@ def _print_cases(report: EvalReport, args: argparse.Namespace) -> None:
         say(f"not-run: {count(len(left), 'case')}: {one_line(left[0])}", args)
 
 
-def _details(case: CaseOutcome, args: argparse.Namespace) -> list[str]:
+def _describe_case(case: CaseOutcome, args: argparse.Namespace) -> list[str]:
     """Return what happened: one line; for a script with more, such as a difference, all lines."""
     lines = case.detail.splitlines()
     if case.group != "script" or len(lines) < 2:
@@ -430,7 +430,7 @@ def _route(args: argparse.Namespace) -> EvalReport:
 def _require_requests(
     args: argparse.Namespace, sets: Sequence[EvalSet], named: Iterable[Skill]
 ) -> None:
-    """ConfigError for a bar of a named skill without requests: nothing could be under it."""
+    """ConfigError for a bar of a named skill without requests: no result could be under it."""
     measured = {case.skill for one in sets for case in one.triggers}
     for skill in named:
         if args.min and skill.name not in measured:
@@ -489,17 +489,17 @@ def _diff(args: argparse.Namespace) -> EvalReport:
 
 
 def _compare(catalog: Catalog, args: argparse.Namespace, stack: ExitStack) -> EvalReport:
-    new = _version(args.names[1], catalog, os.getcwd(), stack)
-    old = _version(args.names[0], catalog, new.dir, stack)
+    new = _find_version(args.names[1], catalog, os.getcwd(), stack)
+    old = _find_version(args.names[0], catalog, new.dir, stack)
     if old.name != new.name:
         raise UsageError(
             f"eval diff takes two versions of one skill, not {old.name} and {new.name}"
         )
-    with _among(catalog, old) as first, _among(catalog, new) as second:
+    with _open_among(catalog, old) as first, _open_among(catalog, new) as second:
         filters = visible_filters(second)
         skills = second.findable(filters)
         if new.name not in skills:
-            raise ConfigError(f"eval diff: {new.name} is not visible here, so it cannot be found")
+            raise ConfigError(f"eval diff: {new.name} is hidden here, so search cannot find it")
         named = argparse.Namespace(**{**vars(args), "names": [new.name]})
         sets = cases_of(named, second, skills, all_too=True)
         _require_requests(args, sets, [skills[new.name]])
@@ -507,7 +507,7 @@ def _compare(catalog: Catalog, args: argparse.Namespace, stack: ExitStack) -> Ev
         return compare_versions(old, new, sets, searches=searches, skills=skills, k=args.k)
 
 
-def _version(word: str, catalog: Catalog, folder: str, stack: ExitStack) -> Skill:
+def _find_version(word: str, catalog: Catalog, folder: str, stack: ExitStack) -> Skill:
     """Return the skill of a name, a folder, or a revision of git; `REV` alone is of the folder."""
     place = folder if ":" not in word else os.getcwd()
     if word in catalog.current() or os.path.lexists(resolve(word, catalog.settings)):
@@ -519,7 +519,7 @@ def _version(word: str, catalog: Catalog, folder: str, stack: ExitStack) -> Skil
 
 
 @contextmanager
-def _among(catalog: Catalog, skill: Skill) -> Iterator[Catalog]:
+def _open_among(catalog: Catalog, skill: Skill) -> Iterator[Catalog]:
     """Open the catalogue with that version of a skill in place of the one it has."""
     known = catalog.get(skill.name)
     if known is not None and known.dir == skill.dir:

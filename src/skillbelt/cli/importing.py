@@ -48,31 +48,31 @@ def run(args: argparse.Namespace) -> int:
         known = {one.name for one in found}
         for name in args.names:
             if name not in known:
-                raise ConfigError(_explain(name, lock))
+                raise ConfigError(_explain_missing(name, lock))
         chosen = [one for one in found if not wanted or one.name in wanted]
         result = _adopt(chosen, lock, settings, args)
         entries = read_lock(place).entries
     reporter(args)("")
-    nothing = "no other tool left a skill that is not in the lock yet"
+    nothing = "no other tool installed a skill that is not in the lock yet"
     # Said also where the lock is empty.
     print_result(result, entries, args, dry_run=args.dry_run, nothing=nothing, installed=TOOLS)
     for one in chosen:
         if isinstance(one, AdoptedSkill):
-            say(f"{one_line(one.name)}: {one.record.tool} installed it from {_source(one)}", args)
+            source = _describe_source(one)
+            say(f"{one_line(one.name)}: {one.record.tool} installed it from {source}", args)
     if result.changes and not args.dry_run:
         say(f"{place.command('update')} takes the versions of their sources", args)
     return result.exit_code
 
 
-def _explain(name: str, lock: SkillLock) -> str:
+def _explain_missing(name: str, lock: SkillLock) -> str:
     if name in lock.entries:
         return f"{lock.place.lock} has {name!r} already"
-    return (
-        f"no other tool left a skill {name!r}; {lock.place.command('import --dry-run')} lists them"
-    )
+    command = lock.place.command("import --dry-run")
+    return f"no other tool installed a skill {name!r}; {command} lists them"
 
 
-def _source(skill: AdoptedSkill) -> str:
+def _describe_source(skill: AdoptedSkill) -> str:
     reference = skill.record.reference
     return one_line(f"{reference.source}{f'#{reference.ref}' if reference.ref else ''}")
 

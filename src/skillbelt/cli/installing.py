@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sized
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from typing import TYPE_CHECKING
 
 from skillbelt.cli.gates import open_gate
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from skillbelt.install.sync import Report, SyncRefusal, SyncResult
 
 _MOST_NAMED_CHARS = 200
+_MOST_FILES = 8
 _WORDS = {
     "install": "installed",
     "replace": "replaced",
@@ -89,7 +90,7 @@ def add_acceptance(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--allow-signer-change",
         action="store_true",
-        help="accept another signer than the lock has",
+        help="accept a changed signer",
     )
 
 
@@ -179,14 +180,14 @@ def print_result(
 ) -> None:
     """Print what was done and what was not.
 
-    `nothing` is said where nothing had to be done, if there are skills among the `installed`, which
-    are the entries unless given.
+    `nothing` is the message when nothing had to be done and there are `installed` skills (default:
+    the entries).
     """
     if args.json:
         print_json(
             {
-                "changes": [_change(one, entries.get(one.name)) for one in result.changes],
-                "refused": [_refusal(one) for one in result.refused],
+                "changes": [_describe_change(one, entries.get(one.name)) for one in result.changes],
+                "refused": [_describe_refusal(one) for one in result.refused],
                 "drift": [one._asdict() for one in result.drift],
             }
         )
@@ -196,6 +197,9 @@ def print_result(
     for one in changed:
         recorded = "would be recorded in the lock" if dry_run else "recorded in the lock"
         word = recorded if one.action == "keep" else words[one.action]
+        if one.edited:
+            would = "would be " if dry_run else ""
+            word = f"{would}updated; your edits stay in {list_files(one.edited)}"
         print(f"{one_line(one.name)}: {word}")
     print_refusals(result.refused)
     kept = len(result.changes) - len(changed)
@@ -203,6 +207,12 @@ def print_result(
         say(f"{count(kept, 'skill')} unchanged", args)
     elif not result.changes and not result.refused:
         say_locked(nothing, args, entries if installed is None else installed)
+
+
+def list_files(paths: Sequence[str]) -> str:
+    """Return the first paths for a message, and how many more there are."""
+    more = f" and {len(paths) - _MOST_FILES} more" if len(paths) > _MOST_FILES else ""
+    return ", ".join(map(one_line, paths[:_MOST_FILES])) + more
 
 
 def say_locked(text: str, args: argparse.Namespace, installed: Sized) -> None:
@@ -227,7 +237,7 @@ def print_drift(drift: Iterable[Drift]) -> None:
         print_words(text, "  ")
 
 
-def _change(change: PlannedChange, entry: LockEntry | None) -> dict[str, object]:
+def _describe_change(change: PlannedChange, entry: LockEntry | None) -> dict[str, object]:
     return {
         "name": change.name,
         "action": change.action,
@@ -240,7 +250,7 @@ def _change(change: PlannedChange, entry: LockEntry | None) -> dict[str, object]
     }
 
 
-def _refusal(refusal: SyncRefusal) -> dict[str, object]:
+def _describe_refusal(refusal: SyncRefusal) -> dict[str, object]:
     return {
         "name": refusal.name,
         "code": refusal.code,

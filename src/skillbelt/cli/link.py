@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     with incoming(settings) as into:
         found = open_source(reference, settings, into).found.skills
     if len(found) != 1 or found[0].folder:
-        raise ConfigError(f"{folder} has no SKILL.md of its own; give the folder of one skill")
+        raise ConfigError(f"{folder} has no SKILL.md; give the folder of one skill")
     name = found[0].name
     if place.scope == "project" and not inside(folder, place.base):
         raise ConfigError(

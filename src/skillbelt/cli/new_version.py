@@ -26,7 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     group = parser.add_mutually_exclusive_group()
     group.add_argument(
-        "--part", choices=PARTS, default="patch", help="the number to raise (default: patch)"
+        "--part", choices=PARTS, default="patch", help="the part to increase (default: patch)"
     )
     group.add_argument("--to", metavar="VERSION", help="the new version, such as 1.0.0")
     change_options(parser)

@@ -22,12 +22,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="the folders of the skills; a plugin has the name of the first",
     )
     parser.add_argument(
-        "--format", choices=FORMATS, default="skill", help="what is written (default: skill)"
+        "--format",
+        choices=FORMATS,
+        default="skill",
+        help="the format of the package (default: skill)",
     )
     parser.add_argument(
         "-o", "--output", metavar="DIR", default=".", help="the folder to write to (default: here)"
     )
-    parser.add_argument("--force", action="store_true", help="replace files that are there")
+    parser.add_argument("--force", action="store_true", help="replace existing files")
     change_options(parser)
 
 

@@ -46,7 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--min-confidence",
         type=_probability,
         metavar="P",
-        help="only results that are meant with at least this probability, from 0 to 1",
+        help="only results with at least this confidence, from 0 to 1",
     )
     parser.add_argument("--agent", metavar="A", help="only skills that this agent may use")
     wide_option(parser)

@@ -35,12 +35,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--sigstore",
         action="store_true",
-        help="sign with your identity: of this machine, or of a browser (needs the network)",
+        help="sign with your identity, from this machine or a browser (needs the network)",
     )
     parser.add_argument(
         "--certificate",
         metavar="FILE",
-        help="the certificates of the key in PEM, its own first, then those that issued it",
+        help="the certificates of the key in PEM, the signer's first, then its issuers'",
     )
     parser.add_argument(
         "--password-file", metavar="FILE", help="the password of the key (default: asked for)"
@@ -51,9 +51,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--trust-config",
         metavar="FILE",
-        help="a Sigstore of your own, for --sigstore",
+        help="your own Sigstore, for --sigstore",
     )
-    parser.add_argument("--force", action="store_true", help="replace a signature that is there")
+    parser.add_argument("--force", action="store_true", help="replace an existing signature")
     change_options(parser)
 
 
@@ -68,13 +68,13 @@ def run(args: argparse.Namespace) -> int:
         if os.path.lexists(there) and not args.force:
             raise ConfigError(f"{there} is there already; --force replaces it")
     means = SigningMeans(
-        key=_path(args.key, base),
-        certificates=_path(args.certificate, base),
-        token=_secret(_path(args.identity_token, base)).decode("ascii", "replace"),
+        key=_resolve_path(args.key, base),
+        certificates=_resolve_path(args.certificate, base),
+        token=_read_secret(_resolve_path(args.identity_token, base)).decode("ascii", "replace"),
         browser=can_ask() and not args.json,
-        services=_path(args.trust_config, base),
+        services=_resolve_path(args.trust_config, base),
     )
-    password = _Password(_path(args.password_file, base), args)
+    password = _Password(_resolve_path(args.password_file, base), args)
     rows = []
     # A browser is opened by another package, which prints and asks on the same terminal.
     progress = wants_progress(args) and not (args.sigstore and means.browser and not means.token)
@@ -101,11 +101,11 @@ def _check_options(args: argparse.Namespace) -> None:
             raise UsageError(f"sign: --{name.replace('_', '-')} is for --sigstore")
 
 
-def _path(path: str | None, base: str) -> str:
+def _resolve_path(path: str | None, base: str) -> str:
     return os.path.normpath(os.path.join(base, os.path.expanduser(path))) if path else ""
 
 
-def _secret(path: str) -> bytes:
+def _read_secret(path: str) -> bytes:
     return read_trusted(path).strip(b"\r\n") if path else b""
 
 
@@ -119,7 +119,7 @@ class _Password:
     def __call__(self) -> bytes:
         if self._known is None:
             if self._path:
-                self._known = _secret(self._path)
+                self._known = _read_secret(self._path)
             elif can_ask() and not self._args.json:
                 clear_line()  # it counts the seconds, over what is typed
                 self._known = getpass.getpass(f"Password of {self._args.key}: ").encode()

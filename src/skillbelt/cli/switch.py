@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
         if switches.enabled != args.on and not args.dry_run:
             refused.append(_refuse(skill.name, switches.sources.get("enabled", "")))
         elif before[skill.name] != args.on:
-            changes.append(_change(skill, args.on))
+            changes.append(_describe_change(skill, args.on))
     if args.json:
         print_json({"changes": changes, "refused": refused})
     else:
@@ -54,7 +54,7 @@ def _switch(args: argparse.Namespace, names: list[str], catalog: Catalog) -> Non
         switch_skills(catalog.settings, dict.fromkeys(left, args.on))
 
 
-def _change(skill: Skill, on: bool) -> dict[str, object]:
+def _describe_change(skill: Skill, on: bool) -> dict[str, object]:
     return {
         "name": skill.name,
         "action": "enable" if on else "disable",

@@ -53,7 +53,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="only compare; exit code 2 for a difference, 4 for a policy",
     )
     group.add_argument(
-        "--adopt", action="store_true", help="write what is installed into the lock, as it is"
+        "--adopt", action="store_true", help="record the installed skills in the lock as they are"
     )
     parser.add_argument(
         "--prune", action="store_true", help="remove installed skills that the lock does not have"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from skillbelt.cli.installing import (
     accepted,
     add_acceptance,
     add_options,
+    list_files,
     place_of,
     print_refusals,
     print_result,
@@ -59,7 +60,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     changes = parser.prog.endswith(" update")
     if changes:
         parser.add_argument(
-            "--check", action="store_true", help="only look; exit code 2 for a new version"
+            "--check", action="store_true", help="change nothing; exit code 2 for a new version"
         )
         parser.add_argument(
             "--diff", action="store_true", help="print what a new version changes in your files"
@@ -88,9 +89,9 @@ def run(args: argparse.Namespace) -> int:
         return _print_outdated(found, args)
     found = found.hold_back()
     preview = args.check or args.dry_run
-    conflicts = _preview(found, lock, settings, args) if args.diff or preview else []
+    edited, refused = _preview(found, lock, settings, args) if args.diff or preview else ({}, [])
     if preview:
-        return _print_plan(found, lock, conflicts, args)
+        return _print_plan(found, lock, edited, refused, args)
     if not args.json and not args.quiet:
         for version in found.new:
             _print_news(version, lock, settings)
@@ -159,9 +160,10 @@ def _print_news(version: NewVersion, lock: SkillLock, settings: Settings) -> Non
 
 def _preview(
     found: FoundVersions, lock: SkillLock, settings: Settings, args: argparse.Namespace
-) -> list[SyncRefusal]:
-    """Print what happens to local edits, with --diff line by line; return what cannot be merged."""
-    conflicts: list[SyncRefusal] = []
+) -> tuple[dict[str, tuple[str, ...]], list[SyncRefusal]]:
+    """Return the edited files of each skill, and what cannot be merged; with --diff print lines."""
+    edited: dict[str, tuple[str, ...]] = {}
+    refused: list[SyncRefusal] = []
     report = reporter(args)
     for version in found.new:
         name = version.before.name
@@ -169,24 +171,25 @@ def _preview(
         try:
             text, merged = preview_version(version, lock, settings, fetcher(settings, report))
         except (SkillbeltError, OSError) as error:
-            conflicts.append(refusal_of(name, error))
+            refused.append(refusal_of(name, error))
             continue
         report("")
         if args.diff and not args.json:
             for line in text.expandtabs().splitlines():
                 print(line if line.isprintable() else one_line(line))
-        if merged.kept:
-            files = ", ".join(map(one_line, merged.kept))
-            say(f"{one_line(name)}: your edits stay, merged with the new version: {files}", args)
-        conflicts += refuse_conflicts(name, merged)
+        edited[name] = merged.files()
+        if edited[name] and not (args.check or args.dry_run):  # otherwise the plan says it
+            say(f"{one_line(name)}: your edits stay in {list_files(edited[name])}", args)
+        refused += refuse_conflicts(name, merged)
     report("")
-    return conflicts
+    return edited, refused
 
 
 def _print_plan(
     found: FoundVersions,
     lock: SkillLock,
-    conflicts: Iterable[SyncRefusal],
+    edited: Mapping[str, tuple[str, ...]],
+    refused: Iterable[SyncRefusal],
     args: argparse.Namespace,
 ) -> int:
     changes = tuple(
@@ -196,10 +199,11 @@ def _print_plan(
             path=skill_folder(lock.place, one.before.name),
             before=one.before.content_digest,
             after=one.after.content_digest,
+            edited=edited.get(one.before.name, ()),
         )
         for one in found.new
     )
-    result = SyncResult(changes=changes, refused=(*found.refused, *conflicts))
+    result = SyncResult(changes=changes, refused=(*found.refused, *refused))
     entries = {one.before.name: one.after for one in found.new}
     print_result(result, entries, args, dry_run=True, nothing=_CURRENT, installed=found.current)
     if found.refused:

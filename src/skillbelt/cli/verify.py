@@ -45,9 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="demand this signer, such as 'key acme.pub' or 'certificate ca.pem' (may be "
         "repeated: one of them)",
     )
-    parser.add_argument(
-        "--full", action="store_true", help="read every file, also those that did not change"
-    )
+    parser.add_argument("--full", action="store_true", help="read every file, also unchanged ones")
     add_options(parser, changes=False)
 
 
@@ -55,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     """Compare what is installed with the lock; print each difference."""
     settings = load_settings(args.project, config=args.config)
     if args.signed_by:
-        settings = _demand(args)
+        settings = _demand_signers(args)
     folders = [name for name in args.names if "/" in name] if args.signed_by else []
     if folders:
         return _verify_folders(folders, settings, args)
@@ -100,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
     return DRIFT if drift or refused else 0
 
 
-def _demand(args: argparse.Namespace) -> Settings:
+def _demand_signers(args: argparse.Namespace) -> Settings:
     """Return the settings with the signers of the command line as the only ones."""
     for one in args.signed_by:
         if len(one.split()) < 2:

@@ -127,13 +127,13 @@ class BudgetedModel:
                 if not isinstance(piece, Reply):
                     yield piece
                     continue
-                reply = self._counted(make_storable(piece), prompt)
+                reply = self._count_tokens(make_storable(piece), prompt)
                 self._budget.charge(reply.usage, self._price)
                 if self._log is not None:
                     self._log.add(request, reply, time.monotonic() - began)
                 yield reply
 
-    def _counted(self, reply: Reply, prompt: Prompt) -> Reply:
+    def _count_tokens(self, reply: Reply, prompt: Prompt) -> Reply:
         """Return the answer with an estimate of its tokens, if the server counted none."""
         if reply.usage.input_tokens or reply.usage.output_tokens:
             return reply

@@ -95,7 +95,7 @@ class TaskCase(NamedTuple):
     """A task for a model. `checks` need no model, `expectations` are sentences for a judge.
 
     `ungraded` are expectations that only another program can decide, each with the reason. `files`
-    lie in `folder`, or in that of the skill where it is "".
+    are in `folder`, or in the skill's folder if that is "".
     """
 
     id: str

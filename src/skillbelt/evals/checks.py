@@ -78,7 +78,7 @@ def decide(check: EvalCheck, seen: EvalEvidence, references: SkillFiles) -> Grad
     return Grade(check.text, holds != check.negated, evidence)
 
 
-def _text(check: EvalCheck, seen: EvalEvidence) -> str | None:
+def _find_text(check: EvalCheck, seen: EvalEvidence) -> str | None:
     """Return the text that the check examines; None if the file is missing."""
     if not check.file:
         return seen.text
@@ -87,16 +87,16 @@ def _text(check: EvalCheck, seen: EvalEvidence) -> str | None:
 
 
 def _is_named(name: str, pattern: str) -> bool:
-    """Whether an output is meant: by its path, with or without `out/`, or by a pattern."""
+    """Whether the name means an output: by its path, with or without `out/`, or by a pattern."""
     plain = pattern.removeprefix("out/")
     return any(fnmatchcase(name.removeprefix("out/"), one) for one in (plain, pattern))
 
 
-def _on_text(
+def _check_text(
     decide_text: Callable[[str, EvalCheck, SkillFiles], _Seen],
 ) -> Callable[[EvalCheck, EvalEvidence, SkillFiles], _Seen]:
     def decided(check: EvalCheck, seen: EvalEvidence, references: SkillFiles) -> _Seen:
-        text = _text(check, seen)
+        text = _find_text(check, seen)
         if text is None:
             there = ", ".join(sorted(seen.files)[:10]) or "none"
             return check.negated, f"there is no file {check.file!r}; files: {one_line(there)}"
@@ -112,30 +112,30 @@ def _show(text: str) -> str:
     return shorten(one_line(text), _SHOWN_CHARS) or "(nothing)"
 
 
-def _wanted(check: EvalCheck) -> tuple[str, ...]:
+def _wanted_texts(check: EvalCheck) -> tuple[str, ...]:
     return check.value if isinstance(check.value, tuple) else (str(check.value),)
 
 
 def _contains(text: str, check: EvalCheck, _: SkillFiles) -> _Seen:
-    missing = [one for one in _wanted(check) if one not in text]
+    missing = [one for one in _wanted_texts(check) if one not in text]
     if check.negated:
-        found = [one for one in _wanted(check) if one in text]
+        found = [one for one in _wanted_texts(check) if one in text]
         return bool(found), f"{found[0]!r} is in: {_show(text)}" if found else ""
     return not missing, f"{missing[0]!r} is not in: {_show(text)}" if missing else ""
 
 
 def _icontains(text: str, check: EvalCheck, references: SkillFiles) -> _Seen:
-    folded = check._replace(value=tuple(one.casefold() for one in _wanted(check)))
+    folded = check._replace(value=tuple(one.casefold() for one in _wanted_texts(check)))
     return _contains(text.casefold(), folded, references)
 
 
 def _contains_any(text: str, check: EvalCheck, _: SkillFiles) -> _Seen:
-    found = [one for one in _wanted(check) if one in text]
+    found = [one for one in _wanted_texts(check) if one in text]
     return bool(found), f"{found[0]!r}" if found else f"none is in: {_show(text)}"
 
 
 def _icontains_any(text: str, check: EvalCheck, references: SkillFiles) -> _Seen:
-    folded = check._replace(value=tuple(one.casefold() for one in _wanted(check)))
+    folded = check._replace(value=tuple(one.casefold() for one in _wanted_texts(check)))
     return _contains_any(text.casefold(), folded, references)
 
 
@@ -174,7 +174,7 @@ def _is_json(text: str, _check: EvalCheck, _: SkillFiles) -> _Seen:
 def _schema(text: str, check: EvalCheck, references: SkillFiles) -> _Seen:
     schema = check.value
     if isinstance(schema, str):
-        schema = _json(_reference(schema, references))
+        schema = _json(_read_reference(schema, references))
     try:
         value = read_json(text)
     except BadJson as error:
@@ -183,7 +183,7 @@ def _schema(text: str, check: EvalCheck, references: SkillFiles) -> _Seen:
     return not faults, one_line("; ".join(faults[:5]))
 
 
-def _reference(path: str, references: SkillFiles) -> str:
+def _read_reference(path: str, references: SkillFiles) -> str:
     """Return a file of the skill that a result is compared with."""
     try:
         with references.open(path, _MAX_REFERENCE_BYTES) as file:
@@ -193,7 +193,7 @@ def _reference(path: str, references: SkillFiles) -> str:
 
 
 def _golden(text: str, check: EvalCheck, references: SkillFiles) -> _Seen:
-    wanted = _reference(str(check.value), references).replace("\r\n", "\n")
+    wanted = _read_reference(str(check.value), references).replace("\r\n", "\n")
     found = text.replace("\r\n", "\n")
     if found.rstrip("\n") == wanted.rstrip("\n"):
         return True, ""
@@ -224,7 +224,7 @@ def _exit_code(check: EvalCheck, seen: EvalEvidence, _: SkillFiles) -> _Seen:
     return seen.exit_code == check.value, f"exit code {seen.exit_code}: {_show(seen.text[-2000:])}"
 
 
-def _at_most(
+def _check_limit(
     figure: Callable[[EvalEvidence], float], unit: str
 ) -> Callable[[EvalCheck, EvalEvidence, SkillFiles], _Seen]:
     def decided(check: EvalCheck, seen: EvalEvidence, _: SkillFiles) -> _Seen:
@@ -239,7 +239,7 @@ def _least_calls(check: EvalCheck, seen: EvalEvidence, _: SkillFiles) -> _Seen:
     return len(seen.tools) >= check.value, f"{len(seen.tools)} calls"
 
 
-def _among(
+def _check_member(
     figures: Callable[[EvalEvidence], tuple[str, ...]],
 ) -> Callable[[EvalCheck, EvalEvidence, SkillFiles], _Seen]:
     def decided(check: EvalCheck, seen: EvalEvidence, _: SkillFiles) -> _Seen:
@@ -256,32 +256,32 @@ def _script_run(check: EvalCheck, seen: EvalEvidence, _: SkillFiles) -> _Seen:
     return bool(found), _show("; ".join(found or seen.commands) or "nothing was run")
 
 
-def _no_surprises(_check: EvalCheck, seen: EvalEvidence, _: SkillFiles) -> _Seen:
+def _check_surprises(_check: EvalCheck, seen: EvalEvidence, _: SkillFiles) -> _Seen:
     return not seen.surprises, _show("; ".join(seen.surprises)) if seen.surprises else ""
 
 
 _DECIDERS: Mapping[str, Callable[[EvalCheck, EvalEvidence, SkillFiles], _Seen]] = MappingProxyType(
     {
-        "contains": _on_text(_contains),
-        "icontains": _on_text(_icontains),
-        "contains-any": _on_text(_contains_any),
-        "icontains-any": _on_text(_icontains_any),
-        "equals": _on_text(_equals),
-        "starts-with": _on_text(_starts),
-        "regex": _on_text(_regex),
-        "is-json": _on_text(_is_json),
-        "json-schema": _on_text(_schema),
-        "golden": _on_text(_golden),
+        "contains": _check_text(_contains),
+        "icontains": _check_text(_icontains),
+        "contains-any": _check_text(_contains_any),
+        "icontains-any": _check_text(_icontains_any),
+        "equals": _check_text(_equals),
+        "starts-with": _check_text(_starts),
+        "regex": _check_text(_regex),
+        "is-json": _check_text(_is_json),
+        "json-schema": _check_text(_schema),
+        "golden": _check_text(_golden),
         "file-exists": _file_exists,
         "exit-code": _exit_code,
-        "max-seconds": _at_most(lambda seen: seen.seconds, "s"),
-        "max-tokens": _at_most(lambda seen: seen.tokens, "tokens"),
-        "max-tool-calls": _at_most(lambda seen: len(seen.tools), "calls"),
+        "max-seconds": _check_limit(lambda seen: seen.seconds, "s"),
+        "max-tokens": _check_limit(lambda seen: seen.tokens, "tokens"),
+        "max-tool-calls": _check_limit(lambda seen: len(seen.tools), "calls"),
         "min-tool-calls": _least_calls,
-        "tool-used": _among(lambda seen: seen.tools),
-        "skill-used": _among(lambda seen: seen.skills),
+        "tool-used": _check_member(lambda seen: seen.tools),
+        "skill-used": _check_member(lambda seen: seen.skills),
         "script-run": _script_run,
-        "permission-asked": _among(lambda seen: seen.asked),
-        "no-surprises": _no_surprises,
+        "permission-asked": _check_member(lambda seen: seen.asked),
+        "no-surprises": _check_surprises,
     }
 )

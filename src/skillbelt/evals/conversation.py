@@ -52,7 +52,7 @@ _ACTIVATING = (*LOADERS, *READERS, *RUNNING, "skill_select_docs", "skill_list_do
 
 
 class EvalConversation(NamedTuple):
-    """One conversation: how it ended, and what was seen in it.
+    """One conversation: how it ended, and what happened in it.
 
     `ended` is `answer`, `error`, `timeout` or `budget`; `stopped`: it was ended early, because the
     result was known.
@@ -161,7 +161,7 @@ class ConversationRunner:
             return EvalConversation("budget")
         session = f"eval-{os.urandom(8).hex()}"
         seen = _Seen(self.runtime.names, until)
-        model, runner = self._budgeted(log)
+        model, runner = self._make_budgeted(log)
         began = time.monotonic()
         try:
             async with asyncio.timeout(self._bounds.seconds):
@@ -178,10 +178,10 @@ class ConversationRunner:
             seconds += model.logged_seconds
             if model.refused and not seen.stopped:
                 ended = "budget"
-        made = await asyncio.to_thread(self._outputs, session, bool(seen.commands))
+        made = await asyncio.to_thread(self._collect_outputs, session, bool(seen.commands))
         return seen.talk(ended, seconds, made)
 
-    def _budgeted(self, log: AnswerLog | None) -> tuple[BudgetedModel | None, Runner]:
+    def _make_budgeted(self, log: AnswerLog | None) -> tuple[BudgetedModel | None, Runner]:
         """Return the model of one conversation, which keeps to the budget, and its runner."""
         agent = self.runner.agent
         if agent.model == OFFLINE:
@@ -189,7 +189,7 @@ class ConversationRunner:
         model = BudgetedModel(model_of(self.runner), self._bounds.budget, self.price, log)
         return model, Runner(agent._replace(model=model), self.runner.store)
 
-    def _outputs(self, session: str, ran: bool) -> dict[str, str]:
+    def _collect_outputs(self, session: str, ran: bool) -> dict[str, str]:
         """Return the files in `out` of the conversation, and remove its workspace."""
         if not ran:
             return {}
@@ -235,9 +235,9 @@ class _Seen:
         self.stopped = False
 
     def note(self, event: AgentEvent) -> None:
-        """Take one event into account."""
+        """Record one event."""
         if isinstance(event, _KEPT) and len(self._transcript) < _MAX_TRANSCRIPT_EVENTS:
-            self._transcript.append(_bounded(document(event)))
+            self._transcript.append(_shorten_event(document(event)))
         match event:
             case ToolCall():
                 self._note_call(event)
@@ -245,7 +245,7 @@ class _Seen:
                 self._use(event.skill)
             case ToolResponse():
                 self._failed += bool(event.error)
-                self._refused += _kind(event) == "permission_denied"
+                self._refused += _error_kind(event) == "permission_denied"
             case PermissionRequest():
                 self._asked.append(event.pending.request.type)
             case Usage():
@@ -266,7 +266,7 @@ class _Seen:
 
     def _note_call(self, call: ToolCall) -> None:
         self._tools.append(call.name)
-        given = _arguments(call.arguments)
+        given = _read_arguments(call.arguments)
         if call.name in self._running:
             command = given.get("command", given.get("script", call.name))
             self.commands.append(shorten(str(command), 2_000))
@@ -301,12 +301,12 @@ class _Seen:
         )
 
 
-def _kind(response: ToolResponse) -> str:
+def _error_kind(response: ToolResponse) -> str:
     about = response.data.get("error")
     return str(about.get("kind", "")) if isinstance(about, Mapping) else ""
 
 
-def _arguments(given: object) -> Mapping[str, object]:
+def _read_arguments(given: object) -> Mapping[str, object]:
     """Return the arguments that a model wrote as an object, or as JSON text."""
     if isinstance(given, str):
         try:
@@ -316,7 +316,7 @@ def _arguments(given: object) -> Mapping[str, object]:
     return given if isinstance(given, dict) and not is_deep(given) else {}
 
 
-def _bounded(event: Mapping[str, Any]) -> dict[str, Any]:
+def _shorten_event(event: Mapping[str, Any]) -> dict[str, Any]:
     """Return an event for a transcript, without long texts and without changes of the state."""
     kept = {key: value for key, value in event.items() if key not in ("data", "state_delta")}
     return {

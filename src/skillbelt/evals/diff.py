@@ -28,9 +28,9 @@ def compare_versions(
     skills: Mapping[str, Skill],
     k: int = 5,
 ) -> EvalReport:
-    """Return what is different; `searches` find among the neighbours of the old and the new one."""
+    """Return the differences; `searches` search the catalogue with the old and the new one."""
     before, after = (route(sets, find, skills, names=[new.name], k=k) for find in searches)
-    changed = tuple(_changes(before.cases, after.cases))
+    changed = tuple(_list_changes(before.cases, after.cases))
     [first], [second] = before.skills, after.skills
     return after._replace(
         kind="diff",
@@ -44,22 +44,25 @@ def compare_versions(
                 "diff": ""
                 if old.description == new.description
                 else show_difference(
-                    _by_sentence(old.description), _by_sentence(new.description), "old", "new"
+                    _split_sentences(old.description),
+                    _split_sentences(new.description),
+                    "old",
+                    "new",
                 ),
             },
             "body": _body_difference(old, new),
             "files": _file_changes(old, new),
-            "tokens": {"old": _cost(old), "new": _cost(new)},
+            "tokens": {"old": _count_tokens(old), "new": _count_tokens(new)},
         },
     )
 
 
-def _by_sentence(description: str) -> str:
+def _split_sentences(description: str) -> str:
     """Return a description with a line for each sentence, for a diff."""
     return _SENTENCE_END.sub("\n", description)
 
 
-def _text(skill: Skill) -> str:
+def _read_text(skill: Skill) -> str:
     try:
         with skill.files.open(SKILL_FILE, MAX_RESOURCE_FILE_BYTES) as file:
             return file.read().decode("utf-8", "replace")
@@ -68,12 +71,12 @@ def _text(skill: Skill) -> str:
 
 
 def _body_difference(old: Skill, new: Skill) -> str:
-    first, second = _text(old), _text(new)
+    first, second = _read_text(old), _read_text(new)
     return "" if first == second else show_difference(first, second, "old", "new")
 
 
 def _file_changes(old: Skill, new: Skill) -> dict[str, list[str]]:
-    """Return the files that came, went or changed."""
+    """Return the files that were added, removed or changed."""
     before, after = (
         {one.path: one.sha256 for one in skill.files.manifest().files} for skill in (old, new)
     )
@@ -86,17 +89,17 @@ def _file_changes(old: Skill, new: Skill) -> dict[str, list[str]]:
     }
 
 
-def _cost(skill: Skill) -> dict[str, int]:
+def _count_tokens(skill: Skill) -> dict[str, int]:
     """Return the tokens of the line in the overview, and of the text that is loaded."""
-    text = _text(skill)
+    text = _read_text(skill)
     return {
         "overview": tokens(f"- {skill.name}: {skill.description}\n"),
         "body": tokens(text.encode()[skill.body_offset :].decode("utf-8", "replace")),
     }
 
 
-def _changes(before: Sequence[CaseOutcome], after: Sequence[CaseOutcome]) -> list[CaseOutcome]:
-    """Return each request with its place before and now."""
+def _list_changes(before: Sequence[CaseOutcome], after: Sequence[CaseOutcome]) -> list[CaseOutcome]:
+    """Return each request with its old and its new rank."""
     found = []
     for one, two in zip(before, after, strict=True):
         ranks = (one.data["rank"], two.data["rank"])

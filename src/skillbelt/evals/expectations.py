@@ -185,8 +185,8 @@ def _read_assertion(one: object, where: str) -> Expected:
         raise ConfigError(f"{where}: an assertion is a sentence or an object, not {_show(one)}")
     if not isinstance(one.get("type"), str):
         if isinstance(one.get("$ref"), str):
-            return Expected(ungraded=(_not_run(f"$ref {one['$ref']}", "$ref"),))
-        text = _description(one)
+            return Expected(ungraded=(_explain_not_run(f"$ref {one['$ref']}", "$ref"),))
+        text = _find_description(one)
         if not text:
             raise ConfigError(f"{where}: an assertion needs a type or a text")
         return Expected(sentences=(sentence(text),))
@@ -201,7 +201,7 @@ _TEXT_KEYS = ("text", "assertion", "expectation", "description", "criterion", "n
 _VALUE_KEYS = ("value", "phrase", "pattern", "threshold")
 
 
-def _description(one: Mapping[str, Any]) -> str:
+def _find_description(one: Mapping[str, Any]) -> str:
     """Return the sentence that describes an assertion; "" if it has none."""
     return next((one[key] for key in _TEXT_KEYS if isinstance(one.get(key), str)), "")
 
@@ -217,16 +217,16 @@ def _read_typed(one: Mapping[str, Any], where: str) -> Expected:
     if known == "is-json" and value is not None:
         kind = kind.replace("is-json", "json-schema")
     if known not in CHECKS and known not in _ALIASES and known not in _MILLISECONDS:
-        return Expected(ungraded=(_not_run(kind, kind),))
+        return Expected(ungraded=(_explain_not_run(kind, kind),))
     value = _promptfoo_value(known, value)
     if value is _ELSEWHERE:
-        return Expected(ungraded=(_not_run(f"{kind} with such a value", kind),))
+        return Expected(ungraded=(_explain_not_run(f"{kind} with such a value", kind),))
     file = one.get("file", one.get("path", ""))
     try:
         return Expected(make_check(kind, value, where, file=file if isinstance(file, str) else ""))
     except ConfigError:
         # With a description a judge can decide it; without one the file is wrong.
-        if text := _description(one):
+        if text := _find_description(one):
             return Expected(sentences=(sentence(text),))
         raise
 
@@ -254,7 +254,7 @@ def _promptfoo_value(kind: str, value: object) -> object:
     return value
 
 
-def _not_run(name: str, kind: str) -> str:
+def _explain_not_run(name: str, kind: str) -> str:
     """Say that a grader is not run, and what to write instead."""
     shown = shorten(one_line(name), _MAX_SHOWN)
     instead = "contains, regex, json_schema or golden under `expect`, or a sentence for --judge"
@@ -278,11 +278,11 @@ def read_grader(one: Mapping[str, Any], where: str) -> Expected:
         raise ConfigError(f"{where}.config: takes an object")
     read = _GRADERS.get(kind)
     if read is None:
-        return Expected(ungraded=(_not_run(str(one.get("name") or kind), kind),))
+        return Expected(ungraded=(_explain_not_run(str(one.get("name") or kind), kind),))
     return read(config, f"{where}.config")
 
 
-def _each(
+def _read_each(
     config: Mapping[str, Any], table: Mapping[str, str], where: str, file: str = ""
 ) -> Expected:
     found: list[EvalCheck] = []
@@ -302,18 +302,20 @@ def _read_text(config: Mapping[str, Any], where: str) -> Expected:
         "regex_match": "regex",
         "regex_not_match": "not-regex",
     }
-    return _each(config, table, where)
+    return _read_each(config, table, where)
 
 
 def _read_file(config: Mapping[str, Any], where: str) -> Expected:
-    found = _each(config, {"must_exist": "file-exists", "must_not_exist": "not-file-exists"}, where)
+    found = _read_each(
+        config, {"must_exist": "file-exists", "must_not_exist": "not-file-exists"}, where
+    )
     patterns = config.get("content_patterns") or []
     if not isinstance(patterns, list):
         raise ConfigError(f"{where}.content_patterns: takes a list")
     for one in patterns:
         if isinstance(one, Mapping) and isinstance(one.get("path"), str):
             table = {"must_match": "regex", "must_not_match": "not-regex"}
-            found = found.plus(_each(one, table, where, one["path"]))
+            found = found.plus(_read_each(one, table, where, one["path"]))
     return found
 
 
@@ -330,7 +332,7 @@ def read_behavior(config: Mapping[str, Any], where: str) -> Expected:
     for key, kind in numbers.items():
         if config.get(key) is not None:
             found += make_check(kind, config[key], f"{where}.{key}")
-    return Expected(tuple(found)).plus(_each(config, _TOOLS, where))
+    return Expected(tuple(found)).plus(_read_each(config, _TOOLS, where))
 
 
 _TOOLS = {"required_tools": "tool-used", "forbidden_tools": "not-tool-used"}
@@ -338,7 +340,7 @@ _TOOLS = {"required_tools": "tool-used", "forbidden_tools": "not-tool-used"}
 
 def _read_skills(config: Mapping[str, Any], where: str) -> Expected:
     table = {"required_skills": "skill-used", "forbidden_skills": "not-skill-used"}
-    return _each(config, table, where)
+    return _read_each(config, table, where)
 
 
 def _read_schema(config: Mapping[str, Any], where: str) -> Expected:
@@ -356,7 +358,7 @@ _GRADERS: Mapping[str, Callable[[Mapping[str, Any], str], Expected]] = MappingPr
         "text": _read_text,
         "file": _read_file,
         "behavior": read_behavior,
-        "tool_calls": lambda config, where: _each(config, _TOOLS, where),
+        "tool_calls": lambda config, where: _read_each(config, _TOOLS, where),
         "skill_invocation": _read_skills,
         "json_schema": _read_schema,
         "prompt": _read_prompt,

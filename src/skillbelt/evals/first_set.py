@@ -1,6 +1,6 @@
 """Write a first set of cases for a skill, from its description, its neighbours and its scripts.
 
-They are drafts: what people write is different from what a description says. Each says so.
+They are drafts, and marked as drafts: people write differently from a description.
 """
 
 from __future__ import annotations
@@ -67,14 +67,14 @@ _TALK = (
 def first_set(skill: Skill, neighbours: Iterable[Result]) -> dict[str, object]:
     """Return the document of a first set."""
     entries: list[dict[str, object]] = []
-    for text in list(dict.fromkeys(_requests(skill)))[:_MOST_POSITIVES]:
+    for text in list(dict.fromkeys(_find_requests(skill)))[:_MOST_POSITIVES]:
         entries.append({"prompt": text, "should_trigger": True, "expected_skill": skill.name})
     near = [one.skill for one in neighbours if one.skill.name != skill.name][:_MOST_NEAR]
     for other in near:
-        text = next(iter(_requests(other)), "")
+        text = next(iter(_find_requests(other)), "")
         if text:
             entries.append({"prompt": text, "should_trigger": False, "expected_skill": other.name})
-    for text in list(dict.fromkeys(_ruled_out(skill)))[:_MOST_RULED_OUT]:
+    for text in list(dict.fromkeys(_find_ruled_out(skill)))[:_MOST_RULED_OUT]:
         entries.append({"prompt": text, "should_trigger": False, "expected_skill": None})
     for text in _TALK:
         entries.append({"prompt": text, "should_trigger": False, "expected_skill": None})
@@ -86,10 +86,10 @@ def first_set(skill: Skill, neighbours: Iterable[Result]) -> dict[str, object]:
     }
 
 
-def _requests(skill: Skill) -> Iterator[str]:
+def _find_requests(skill: Skill) -> Iterator[str]:
     """Yield requests that the description names: after `use when`, in its lists, then the rest."""
-    usable = [one for one in _sentences(skill) if not _EXCLUDES.search(one)]
-    for one in sorted(usable, key=_order):
+    usable = [one for one in _split_sentences(skill) if not _EXCLUDES.search(one)]
+    for one in sorted(usable, key=_rank_sentence):
         text = _CONDITION.sub(r"\1", one)
         lists = bool(_LEAD.match(text) or _INCLUDES.match(text))
         text = _WHO.sub("", _INCLUDES.sub("", _LEAD.sub("", text)))
@@ -98,9 +98,9 @@ def _requests(skill: Skill) -> Iterator[str]:
                 yield part[0].upper() + part[1:]
 
 
-def _ruled_out(skill: Skill) -> Iterator[str]:
+def _find_ruled_out(skill: Skill) -> Iterator[str]:
     """Yield what the description says that the skill is not for."""
-    for sentence in _sentences(skill):
+    for sentence in _split_sentences(skill):
         found = _RULES_OUT.search(sentence)
         listed = _BRACKETS.sub("", sentence[found.end() :]) if found else ""
         for part in _split_list(listed):
@@ -109,21 +109,21 @@ def _ruled_out(skill: Skill) -> Iterator[str]:
                 yield text[0].upper() + text[1:]
 
 
-def _sentences(skill: Skill) -> list[str]:
+def _split_sentences(skill: Skill) -> list[str]:
     sentences = _SENTENCE.split(f"{skill.description}\n{skill.when_to_use}")
     plain = [one.strip(" .;") for one in map(one_line, sentences)]
     return [one for one in plain if one]
 
 
 def _is_request(text: str) -> bool:
-    """Whether a part of a description may stand alone: some words, and nothing cut off."""
+    """Whether a part of a description is a request by itself: some words, and nothing cut off."""
     pairs = all(text.count(one) == text.count(other) for one, other in ("()", "[]", "“”"))
     whole = pairs and not text.count('"') % 2
     short = len(text.split()) > 1 and len(text) <= _REQUEST_CHARS
     return short and whole and not _DEPENDS.search(text)
 
 
-def _order(sentence: str) -> int:
+def _rank_sentence(sentence: str) -> int:
     """Return how well a sentence says what people ask for; the best first."""
     return 0 if _LEAD.match(sentence) else 1 if _INCLUDES.match(sentence) else 2
 

@@ -104,14 +104,14 @@ def read_document(value: object, path: str, skill: str) -> EvalSet:
         named = value.get("skill_name", value.get("skill"))
         skill = skill or skill_of(named)
     found = EvalSet(skill, files=(path,))
-    for place, entry, meant in _entries(value):
+    for place, entry, meant in _list_entries(value):
         found = found.plus(read_entry(entry, EntryPlace(path, skill, place), meant))
     scripts = value.get("scripts") if isinstance(value, dict) else None
     if scripts is not None:
         if not isinstance(scripts, list):
             raise ConfigError(f"{path}: scripts takes a list")
         made = [
-            _script(one, EntryPlace(path, skill, f"scripts[{number}]"))
+            _read_script(one, EntryPlace(path, skill, f"scripts[{number}]"))
             for number, one in enumerate(scripts[:MAX_CASES], 1)
         ]
         found = found._replace(scripts=tuple(made))
@@ -127,7 +127,7 @@ def _is_empty(value: object) -> bool:
     return isinstance(value, dict) and any(value.get(key) == [] for key in (*_LISTS, "scripts"))
 
 
-def _entries(value: object) -> Iterator[tuple[str, object, bool | None]]:
+def _list_entries(value: object) -> Iterator[tuple[str, object, bool | None]]:
     lists: list[tuple[str, list[object], bool | None]]
     if isinstance(value, list):
         lists = [("", value, None)]
@@ -167,11 +167,11 @@ def read_entry(entry: object, origin: EntryPlace, meant: bool | None = None) -> 
         raise ConfigError(f"{origin.text}: needs a text as its {keys}")
     if len(entry[key]) > MAX_PROMPT_CHARS:
         raise ConfigError(f"{origin.text}: a prompt has at most {MAX_PROMPT_CHARS:,} characters")
-    trigger = _trigger(entry, entry[key], origin, meant)
+    trigger = _read_trigger(entry, entry[key], origin, meant)
     found = EvalSet(origin.skill, triggers=(trigger,))
     plain = key != "query" and "should_trigger" not in entry and meant is None
     if trigger.should_trigger and (plain or any(entry.get(one) for one in _GRADED)):
-        found = found._replace(tasks=(_task(entry, entry[key], origin),))
+        found = found._replace(tasks=(_read_task(entry, entry[key], origin),))
     return found
 
 
@@ -184,7 +184,7 @@ def id_of(entry: Mapping[str, Any], origin: EntryPlace) -> str:
     return origin.place
 
 
-def _trigger(
+def _read_trigger(
     entry: Mapping[str, Any], query: str, origin: EntryPlace, meant: bool | None
 ) -> TriggerCase:
     named = entry.get("expected_skill")
@@ -216,7 +216,7 @@ def _is_meant(entry: Mapping[str, Any], expected: str, skill: str, meant: bool |
     return meant is not False
 
 
-def _task(entry: Mapping[str, Any], prompt: str, origin: EntryPlace) -> TaskCase:
+def _read_task(entry: Mapping[str, Any], prompt: str, origin: EntryPlace) -> TaskCase:
     expected = read_expected(entry, origin.text)
     name = entry.get("name", entry.get("eval_name"))
     return TaskCase(
@@ -224,7 +224,7 @@ def _task(entry: Mapping[str, Any], prompt: str, origin: EntryPlace) -> TaskCase
         prompt=prompt,
         skill=origin.skill,
         name=shorten(one_line(name), 100) if isinstance(name, str) else "",
-        files=_files(entry.get("files"), f"{origin.text}: files"),
+        files=_read_files(entry.get("files"), f"{origin.text}: files"),
         checks=expected.checks,
         expectations=expected.sentences,
         ungraded=expected.ungraded,
@@ -232,7 +232,7 @@ def _task(entry: Mapping[str, Any], prompt: str, origin: EntryPlace) -> TaskCase
     )
 
 
-def _files(value: object, where: str) -> tuple[str, ...]:
+def _read_files(value: object, where: str) -> tuple[str, ...]:
     """Return the paths of input files; waza writes them as objects with a path."""
     if isinstance(value, list):
         value = [
@@ -288,7 +288,7 @@ def _read_waza_expected(expected: Mapping[str, Any], where: str) -> Expected:
 # Scripts
 
 
-def _script(entry: object, origin: EntryPlace) -> ScriptCase:
+def _read_script(entry: object, origin: EntryPlace) -> ScriptCase:
     if not isinstance(entry, Mapping) or not isinstance(entry.get("script"), str):
         raise ConfigError(f"{origin.text}: needs a script, the path of one in the skill")
     if unknown := sorted(set(map(str, entry)) - _SCRIPT_KEYS):
@@ -310,7 +310,7 @@ def _script(entry: object, origin: EntryPlace) -> ScriptCase:
         script=entry["script"],
         arguments=tuple(arguments),
         stdin=stdin,
-        files=_placed(entry.get("files"), f"{origin.text}: files"),
+        files=_read_inputs(entry.get("files"), f"{origin.text}: files"),
         calls_json="input" in entry,
         json=entry.get("input"),
         seconds=float(seconds),
@@ -319,7 +319,7 @@ def _script(entry: object, origin: EntryPlace) -> ScriptCase:
     )
 
 
-def _placed(value: object, where: str) -> Mapping[str, str]:
+def _read_inputs(value: object, where: str) -> Mapping[str, str]:
     """Return the files of the skill by the name that they get in the workspace."""
     if isinstance(value, Mapping):
         if not all(isinstance(one, str) for one in value.values()):

@@ -1,4 +1,4 @@
-"""Check a value against a JSON Schema: the keywords that say what a value looks like.
+"""Check a value against a JSON Schema: the keywords that describe a value.
 
 A keyword that is not known here raises UnknownKeyword: a schema that is only partly understood
 would pass what it must not.
@@ -18,7 +18,7 @@ _MAX_DEPTH = 64
 _MAX_STEPS = 200_000
 _MAX_FAULTS = 20
 _MAX_PATTERN_SECONDS = 30.0  # for all patterns of one check; each one runs in a process
-# They describe, and decide nothing.
+# Keywords that describe and check nothing.
 _NOTES = frozenset(
     ("$schema", "$id", "$defs", "definitions", "$comment", "title", "description", "default",
      "examples", "format", "deprecated", "readOnly", "writeOnly", "contentMediaType",
@@ -50,7 +50,7 @@ class _Checker:
         self._choices: dict[int, frozenset[str]] = {}
 
     def spend(self, steps: int) -> None:
-        """Count the work; UnknownKeyword when it is too much. A schema is untrusted."""
+        """Count the work; UnknownKeyword when it exceeds the limit. A schema is untrusted."""
         self._steps += steps
         if self._steps > _MAX_STEPS:
             raise UnknownKeyword("the schema or the value is too large to check")

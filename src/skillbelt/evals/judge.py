@@ -1,7 +1,6 @@
-"""Asks a model to decide sentences that no check can. Without one they stay undecided.
+"""Ask a model to decide sentences that no check can. Without one they stay undecided.
 
-What is judged was written by a model that read skills. It is given as data, and cannot end its
-own block.
+A model that read skills wrote what is judged. It is passed as data, and cannot end its own block.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ async def judge(
     if not expectations:
         return Judgement()
     if judge_by is None:
-        return _undecided(expectations, NOT_GRADED)
+        return _make_undecided(expectations, NOT_GRADED)
     prompt = judge_prompt(task, expectations, talk)
     model = str(judge_by.runner.agent.model)
     key = key_of(kind="judge", model=model, prompt=prompt, instructions=INSTRUCTIONS)
@@ -72,7 +71,7 @@ async def judge(
         answered = await judge_by.talk(prompt)
         if answered.ended != "answer":
             why = f"not graded: the judge failed: {answered.error or answered.ended}"
-            return _undecided(expectations, one_line(why), spent=answered.ended == "budget")
+            return _make_undecided(expectations, one_line(why), spent=answered.ended == "budget")
         text = answered.answer
     grades = tuple(read_grades(text, expectations))
     # An answer that does not decide everything is asked for again the next time.
@@ -81,7 +80,7 @@ async def judge(
     return Judgement(grades)
 
 
-def _undecided(expectations: Sequence[str], why: str, *, spent: bool = False) -> Judgement:
+def _make_undecided(expectations: Sequence[str], why: str, *, spent: bool = False) -> Judgement:
     return Judgement(tuple(Grade(one, None, why) for one in expectations), spent)
 
 

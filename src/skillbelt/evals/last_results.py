@@ -28,7 +28,7 @@ _FOLDER = "evals"
 _MOST = 1_000  # results that are kept
 _MOST_BYTES = 64 * 2**10  # of one
 _MOST_READ = 100  # of one skill
-_MOST_CASES = 20  # that went wrong, in one result
+_MOST_CASES = 20  # of the cases that did not pass, in one result
 _TEXT_CHARS, _DETAIL_CHARS, _NAME_CHARS = 200, 300, 200
 _KEY_CHARS = 32
 _KINDS = ("trigger", "run")
@@ -105,13 +105,13 @@ def keep_results(
     if not report.complete or report.kind not in _KINDS:
         return
     cases = {one.skill: one for one in sets}
-    shelf = _shelf(settings)
+    shelf = _open_cache(settings)
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     for measured in report.skills:
         if not measured.baseline:
             digest = cases_digest(report.kind, cases[measured.name])
-            made = {**_summary(report, measured, now).document(), "form": _FORM, "cases": digest}
-            key = _key(skills[measured.name], report.kind, measured.model, digest)
+            made = {**_summarize(report, measured, now).document(), "form": _FORM, "cases": digest}
+            key = _make_key(skills[measured.name], report.kind, measured.model, digest)
             shelf.put(key, made)
     shelf.tidy()
 
@@ -122,8 +122,8 @@ def last_results(settings: Settings, skill: Skill, current: EvalSet) -> tuple[La
     `current` are the skill's cases; results of other cases say so. Results of another content of
     the skill do not count.
     """
-    shelf, found = _shelf(settings), list[LastResult]()
-    for key in shelf.keys(_prefix(skill))[:_MOST_READ]:
+    shelf, found = _open_cache(settings), list[LastResult]()
+    for key in shelf.keys(_make_prefix(skill))[:_MOST_READ]:
         kept = shelf.get(key)
         made = _read(kept, current) if kept is not None else None
         if made is not None:
@@ -140,20 +140,20 @@ def cases_digest(kind: str, cases: EvalSet) -> str:
     return key_of(cases=[one._replace(source="", folder="") for one in cases.tasks])
 
 
-def _shelf(settings: Settings) -> ResultCache:
+def _open_cache(settings: Settings) -> ResultCache:
     folder = os.path.join(settings.state_dir, _FOLDER)
     return ResultCache(folder, most=_MOST, most_bytes=_MOST_BYTES)
 
 
-def _prefix(skill: Skill) -> str:
+def _make_prefix(skill: Skill) -> str:
     return f"{key_of(name=skill.name, content=skill_key(skill))[:_KEY_CHARS]}-"
 
 
-def _key(skill: Skill, kind: str, model: str, digest: str) -> str:
-    return _prefix(skill) + key_of(kind=kind, model=model, cases=digest)[:_KEY_CHARS]
+def _make_key(skill: Skill, kind: str, model: str, digest: str) -> str:
+    return _make_prefix(skill) + key_of(kind=kind, model=model, cases=digest)[:_KEY_CHARS]
 
 
-def _summary(report: EvalReport, measured: MeasuredSkill, now: str) -> LastResult:
+def _summarize(report: EvalReport, measured: MeasuredSkill, now: str) -> LastResult:
     mine = [one for one in report.cases if _is_of(one, measured)]
     repeats = report.facts.get("repeats")
     return LastResult(
@@ -163,8 +163,8 @@ def _summary(report: EvalReport, measured: MeasuredSkill, now: str) -> LastResul
         time=now,
         measures=measured.measures,
         outcomes=Counter(one.outcome for one in mine),
-        wrong=tuple(_wrong(mine)),
-        difference=_difference(report, measured.model),
+        wrong=tuple(_list_wrong(mine)),
+        difference=_find_difference(report, measured.model),
         repeats=repeats if isinstance(repeats, int) else 1,
     )
 
@@ -175,7 +175,7 @@ def _is_of(case: CaseOutcome, measured: MeasuredSkill) -> bool:
     return same and case.group in ("positive", "negative", "with_skill")
 
 
-def _wrong(cases: Iterable[CaseOutcome]) -> Iterator[WrongCase]:
+def _list_wrong(cases: Iterable[CaseOutcome]) -> Iterator[WrongCase]:
     for one in [one for one in cases if one.outcome != "passed"][:_MOST_CASES]:
         text, detail = one_line(one.text), one_line(one.detail)
         yield WrongCase(
@@ -186,7 +186,7 @@ def _wrong(cases: Iterable[CaseOutcome]) -> Iterator[WrongCase]:
         )
 
 
-def _difference(report: EvalReport, model: str) -> Difference | None:
+def _find_difference(report: EvalReport, model: str) -> Difference | None:
     listed = report.facts.get("differences")
     sides = [one.baseline for one in report.skills if one.model == model and one.baseline]
     for one in listed if isinstance(listed, list) and sides else ():
@@ -213,7 +213,7 @@ def _read(kept: Mapping[str, Any], current: EvalSet) -> LastResult | None:
             skill=str(kept["skill"]),
             model=str(kept["model"]),
             time=str(kept["time"]),
-            measures={name: _rate(rate) for name, rate in kept["measures"].items()},
+            measures={name: _read_rate(rate) for name, rate in kept["measures"].items()},
             outcomes={str(name): int(count) for name, count in kept["outcomes"].items()},
             wrong=tuple(
                 WrongCase(**{key: str(one[key]) for key in WrongCase._fields})
@@ -227,7 +227,7 @@ def _read(kept: Mapping[str, Any], current: EvalSet) -> LastResult | None:
         return None
 
 
-def _rate(kept: Mapping[str, Any]) -> Rate:
+def _read_rate(kept: Mapping[str, Any]) -> Rate:
     hits, total = int(kept["hits"]), int(kept["total"])
     if not 0 <= hits <= total:
         raise ValueError("more hits than cases")

@@ -65,7 +65,7 @@ class MeasuredSkill(NamedTuple):
 class Confusion(NamedTuple):
     """A request that went to the wrong skill, and the words of it that led there.
 
-    `meant` is the skill it was for, "" for none; `rank` where that one stood, 0 for nowhere.
+    `meant` is the skill that it was for, "" for none; `rank` is the rank of that one, 0 for none.
     """
 
     query: str

@@ -1,4 +1,4 @@
-"""Match a pattern that a skill wrote. It may need exponential time, so a child process does it."""
+"""Match a pattern that a skill wrote. It may take exponential time, so a child process runs it."""
 
 from __future__ import annotations
 

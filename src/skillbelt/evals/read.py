@@ -1,6 +1,6 @@
 """Find and read the evaluations of a skill. Everything in these files is untrusted.
 
-A file that is meant as an evaluation and cannot be read is a ConfigError that names the entry.
+ConfigError, with the name of the entry, for an evaluation that cannot be read.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _JSON = re.compile(r"(?:evals?/[^/]+|benchmark/evals|evals?|trigger[-_]evals?|tr
 # A file of this name is an evaluation, or a mistake.
 _CERTAIN = re.compile(r"(?:.*/)?(?:evals?|trigger[-_]evals?|triggers)\.json")
 _YAML = re.compile(r"(?:evals?/)?(?P<name>eval|trigger_tests|promptfooconfig)\.ya?ml")
-# Beside the evaluations, and in a form that none is read in.
+# Beside the evaluations, in a form that is not read.
 _UNREAD = re.compile(r"evals?/[^/]+\.(?:ya?ml|jsonl|csv)")
 _NOT_READ = "is not read; sets are .json, or eval, trigger_tests and promptfooconfig .yaml"
 _SCENARIO = re.compile(r"evals/(?P<name>[^/]+)/task\.md")
@@ -70,7 +70,7 @@ _VARIABLE = re.compile(r"\{\{\s*([\w.-]+)\s*\}\}")
 def read_evals(skill: Skill, *, examples: bool = True) -> EvalSet:
     """Return every case in the skill's own files; ConfigError, exit code 2, for a wrong file.
 
-    With `examples`, the scripts are read too: those that hold an example of their own are cases.
+    With `examples`, the scripts are read too: those that contain an example are cases.
     """
     files = _SetFiles(skill.files, _MAX_READ_BYTES, _MAX_YAML_BYTES)
     every = [one.path for one in files.entries() if one.kind == "file" and not one.problem]
@@ -90,7 +90,7 @@ def read_evals(skill: Skill, *, examples: bool = True) -> EvalSet:
     used = {*paths, *(one.source for one in found.tasks)}
     left = [path for path in every if _UNREAD.fullmatch(path) and path not in used]
     problems = (EvalProblem(path, "", _NOT_READ) for path in sorted(left)[:_MAX_FILES])
-    found = _without_copies(found._replace(problems=(*found.problems, *problems)))
+    found = _drop_copies(found._replace(problems=(*found.problems, *problems)))
     return with_examples(found, skill) if examples else found
 
 
@@ -103,11 +103,11 @@ def read_eval_file(path: str, skill: str = "") -> EvalSet:
             found = _read_yaml(files, name, skill, name.rpartition(".")[0])
         except ConfigError as error:
             raise ConfigError(os.path.join(os.path.dirname(path), str(error))) from None
-        return _with_files(below(os.path.dirname(path), found), folder)
-    return _with_files(read_document(_json_of(files, name, path), path, skill), folder)
+        return _set_folder(below(os.path.dirname(path), found), folder)
+    return _set_folder(read_document(_json_of(files, name, path), path, skill), folder)
 
 
-def _with_files(found: EvalSet, folder: str) -> EvalSet:
+def _set_folder(found: EvalSet, folder: str) -> EvalSet:
     """Return the set with input files from its own folder, for each task that has all there."""
     tasks = [
         one._replace(folder=folder)
@@ -143,7 +143,7 @@ def with_examples(found: EvalSet, skill: Skill) -> EvalSet:
     return found._replace(scripts=(*found.scripts, *more))
 
 
-def _without_copies(found: EvalSet) -> EvalSet:
+def _drop_copies(found: EvalSet) -> EvalSet:
     """Count a request once, also where several files have it."""
     triggers: dict[tuple[str, bool], TriggerCase] = {}
     for one in found.triggers:
@@ -202,7 +202,7 @@ def _has_half(value: Any) -> bool:
     """Whether a text has half of a surrogate pair, which no file, process or model takes."""
     try:
         json.dumps(value, ensure_ascii=False).encode()
-    except (UnicodeEncodeError, RecursionError):  # too deep to tell is not fine either
+    except (UnicodeEncodeError, RecursionError):  # too deep to check counts as invalid too
         return True
     return False
 
@@ -216,7 +216,7 @@ def _read_json(files: _SetFiles, path: str, skill: str) -> EvalSet:
             return EvalSet(skill, problems=(EvalProblem(path, "", message),))
         if not is_eval_document(value):
             if isinstance(value, dict) and isinstance(value.get("expects"), list):
-                message = "cases that go on from each other are not read"
+                message = "cases that build on each other are not read"
                 return EvalSet(skill, problems=(EvalProblem(path, "expects", message),))
             return EvalSet(skill)  # such as a schema or a golden file beside the evaluations
         return read_document(value, path, skill)
@@ -281,21 +281,21 @@ def _read_waza(files: _SetFiles, document: Mapping[str, Any], path: str, skill: 
         if isinstance(one, Mapping):
             place = EntryPlace(path, skill, f"tasks[{number}]")
             task = _waza_task(one, place, common)
-            task = _with_fixtures(task, known, path)
-            found = found.plus(_with_trigger(task, _waza_meant(one, place)))
+            task = _find_fixtures(task, known, path)
+            found = found.plus(_add_trigger(task, _waza_meant(one, place)))
             continue
-        for file in _matching(files, dirname(path), one, f"{path}: tasks[{number}]"):
+        for file in _match_files(files, dirname(path), one, f"{path}: tasks[{number}]"):
             entry = _yaml_of(files, file)
             place = EntryPlace(file, skill, "task")
-            task = _with_fixtures(_waza_task(entry, place, common), known, path)
-            found = found.plus(_with_trigger(task, _waza_meant(entry, place)))
+            task = _find_fixtures(_waza_task(entry, place, common), known, path)
+            found = found.plus(_add_trigger(task, _waza_meant(entry, place)))
     if document.get("tasks_from"):
         problem = EvalProblem(path, "tasks_from", "tables of tasks are not read")
         found = found._replace(problems=(*found.problems, problem))
     return found
 
 
-def _with_fixtures(task: TaskCase, known: Container[str], path: str) -> TaskCase:
+def _find_fixtures(task: TaskCase, known: Container[str], path: str) -> TaskCase:
     """Return the task with the paths of its input files; waza looks in `fixtures`."""
     places = (dirname(path), join(dirname(path), "fixtures"), "fixtures")
     found = []
@@ -305,7 +305,7 @@ def _with_fixtures(task: TaskCase, known: Container[str], path: str) -> TaskCase
     return task._replace(files=tuple(found))
 
 
-def _with_trigger(task: TaskCase, meant: bool = True) -> EvalSet:
+def _add_trigger(task: TaskCase, meant: bool = True) -> EvalSet:
     """Return the task, and its request as a trigger; `meant` says whether it is for the skill."""
     unused = EvalCheck("skill-used", task.skill, negated=True)
     should = meant and unused not in task.checks
@@ -345,7 +345,7 @@ def _waza_meant(entry: Mapping[str, Any], place: EntryPlace) -> bool:
     return should
 
 
-def _matching(files: _SetFiles, folder: str, pattern: object, where: str) -> list[str]:
+def _match_files(files: _SetFiles, folder: str, pattern: object, where: str) -> list[str]:
     if not isinstance(pattern, str):
         raise ConfigError(f"{where}: takes a path, a pattern or a task")
     wanted = normpath(join(folder, pattern))
@@ -360,13 +360,13 @@ def _matching(files: _SetFiles, folder: str, pattern: object, where: str) -> lis
 
 
 def _read_promptfoo(document: Mapping[str, Any], path: str, skill: str) -> EvalSet:
-    prompts = [one for one in _listed(document.get("prompts")) if isinstance(one, str)]
+    prompts = [one for one in _as_list(document.get("prompts")) if isinstance(one, str)]
     usable = [one for one in prompts if not one.startswith("file://")]
-    found = EvalSet(skill, files=(path,), problems=tuple(_unread(document, path, len(usable))))
+    found = EvalSet(skill, files=(path,), problems=tuple(_list_unread(document, path, len(usable))))
     usual = document.get("defaultTest")
     common = usual.get("assert") if isinstance(usual, Mapping) else None
     left = _MAX_FILLED_CHARS
-    for number, test in enumerate(_listed(document.get("tests")), 1):
+    for number, test in enumerate(_as_list(document.get("tests")), 1):
         _require_few(found, path)
         place = EntryPlace(path, skill, f"tests[{number}]")
         if not isinstance(test, Mapping):
@@ -376,7 +376,7 @@ def _read_promptfoo(document: Mapping[str, Any], path: str, skill: str) -> EvalS
         given = test.get("vars")
         values = given if isinstance(given, Mapping) else {}
         if prompts and not usable and not values:
-            continue  # its prompt stands in a file, which the problem names
+            continue  # its prompt is in a file, which the problem names
         texts = usable or [str(next(iter(values.values()), ""))]
         every = chain.from_iterable(_fill(text, values, place) for text in texts)
         prompts_of_test = list(islice(every, _MAX_VARIANTS + 1))
@@ -391,21 +391,21 @@ def _read_promptfoo(document: Mapping[str, Any], path: str, skill: str) -> EvalS
     return found
 
 
-def _unread(document: Mapping[str, Any], path: str, prompts: int) -> Iterator[EvalProblem]:
-    """Name what a file of promptfoo has and nothing reads; it has that many prompts of use."""
-    if prompts < len(_listed(document.get("prompts"))):
+def _list_unread(document: Mapping[str, Any], path: str, prompts: int) -> Iterator[EvalProblem]:
+    """Yield what a file of promptfoo has and nothing reads; `prompts`: how many of it are used."""
+    if prompts < len(_as_list(document.get("prompts"))):
         yield EvalProblem(path, "prompts", "only prompts that are written out are read")
     for key, message in _PROMPTFOO_UNREAD.items():
         if key in document:
             yield EvalProblem(path, key, message)
-    if not _listed(document.get("tests")):
+    if not _as_list(document.get("tests")):
         yield EvalProblem(path, "tests", "there are none")
 
 
 def _fill(text: str, values: Mapping[str, Any], place: EntryPlace) -> list[str]:
     """Return the prompt for each combination of the values; a list has several.
 
-    ConfigError for one that is too long: a short file can say a long value thousands of times.
+    ConfigError for one that is too long: a short file can repeat a long value thousands of times.
     """
     used = [name for name in dict.fromkeys(_VARIABLE.findall(text)) if name in values]
     choices = [(one if isinstance(one, list) else [one])[:_MAX_VARIANTS + 1]
@@ -427,12 +427,12 @@ def _fill_row(text: str, row: Mapping[str, str]) -> str:
 def _promptfoo_task(
     test: Mapping[str, Any], prompt: str, common: object, place: EntryPlace
 ) -> EvalSet:
-    asserts = [*_listed(common), *_listed(test.get("assert"))]
+    asserts = [*_as_list(common), *_as_list(test.get("assert"))]
     expected = read_assertions(asserts, f"{place.text}: assert") if asserts else NOTHING
     if not prompt.strip():
         raise ConfigError(f"{place.text}: needs a prompt, or vars with one")
     description = test.get("description")
-    return _with_trigger(
+    return _add_trigger(
         TaskCase(
             id=id_of({"name": description} if isinstance(description, str) else {}, place),
             prompt=prompt,
@@ -445,7 +445,7 @@ def _promptfoo_task(
     )
 
 
-def _listed(value: object) -> list[Any]:
+def _as_list(value: object) -> list[Any]:
     if value is None:
         return []
     return value if isinstance(value, list) else [value]
@@ -460,7 +460,7 @@ def _read_scenario(files: _SetFiles, path: str, skill: str, name: str) -> EvalSe
         raise ConfigError(f"{path}: the task is empty")
     criteria = join(dirname(path), "criteria.json")
     known = any(one.path == criteria for one in files.entries())
-    criteria_texts = _criteria(_json_of(files, criteria, criteria), criteria) if known else ()
+    criteria_texts = _read_criteria(_json_of(files, criteria, criteria), criteria) if known else ()
     task = TaskCase(
         id=name,
         prompt=prompt,
@@ -469,10 +469,10 @@ def _read_scenario(files: _SetFiles, path: str, skill: str, name: str) -> EvalSe
         expectations=criteria_texts,
         source=path,
     )
-    return _with_trigger(task)._replace(files=(path,))
+    return _add_trigger(task)._replace(files=(path,))
 
 
-def _criteria(value: object, path: str) -> tuple[str, ...]:
+def _read_criteria(value: object, path: str) -> tuple[str, ...]:
     listed = value.get("checklist", value.get("criteria")) if isinstance(value, dict) else value
     if not isinstance(listed, Iterable) or isinstance(listed, str | Mapping):
         raise ConfigError(f"{path}: takes a checklist, a list of criteria")

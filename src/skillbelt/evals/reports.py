@@ -40,7 +40,7 @@ _ROWS = (200, 100, 50, 25, 10, 5, 2)
 _MAX_NOTE_CHARS = 500
 _MOST_FILES = 20  # of the changed files between two versions
 _MARKDOWN = re.compile(r"([\\`*_\[\]<>|~&])")
-# Where sites make a link of plain text: mentions, references, addresses, hosts.
+# Plain text that sites turn into links: mentions, references, addresses, hosts.
 _LINKED = re.compile(r"(?i)(?<![\w/])[@#](?=\w)|:(?=//)|\bwww(?=\.)|\w@(?=[\w-]+\.)")
 _BASELINES = ("without_skill", "old_skill")  # groups that the skill is compared with
 _LINE = re.compile(r"[^\n\t]+")
@@ -50,7 +50,7 @@ _FORBIDDEN = re.compile("[\ufffe\uffff]")  # XML cannot express them
 
 def require_report_path(path: str) -> None:
     """ConfigError for a path that no report can be written to, before anything is paid for."""
-    if _ending(path) not in FORMS:
+    if _find_ending(path) not in FORMS:
         raise ConfigError(
             f"--report {one_line(path)}: ends in none of {', '.join(FORMS)}, which say what is "
             "written"
@@ -59,18 +59,18 @@ def require_report_path(path: str) -> None:
     if not os.path.isdir(folder) or os.path.isdir(path):
         raise ConfigError(f"--report {one_line(path)}: give a file in a folder that exists")
     if os.path.lexists(path) and (os.path.islink(path) or not os.path.isfile(path)):
-        # A checkout may contain it; a link would lead the report to any file of the user's.
-        raise ConfigError(f"--report {one_line(path)}: is a link or no plain file; give another")
+        # A checkout may contain it; through a link the report would overwrite any file of the user.
+        raise ConfigError(f"--report {one_line(path)}: is a link or not a plain file; give another")
 
 
-def _ending(path: str) -> str:
+def _find_ending(path: str) -> str:
     return os.path.splitext(path)[1].lower()
 
 
 def write_report(report: EvalReport, path: str) -> None:
     """Write the report in the form that the ending of the path says; ConfigError otherwise."""
     require_report_path(path)
-    text = FORMS[_ending(path)](report)
+    text = FORMS[_find_ending(path)](report)
     try:
         handle = os.open(path, _NEW_TEXT, 0o666)
         with open(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
@@ -87,19 +87,19 @@ def render_json(report: EvalReport) -> str:
 # Markdown
 
 
-def _plain(text: str) -> str:
+def _escape(text: str) -> str:
     """Return a message for Markdown. Names in it cannot mention a user or become a link."""
     split = _LINKED.sub(lambda found: f"{found[0]}\u200b", one_line(text))
     return _MARKDOWN.sub(r"\\\1", split)
 
 
-def _code(text: str) -> str:
-    """Return text of others for Markdown: in code there are no links, mentions or markup."""
+def _quote(text: str) -> str:
+    """Return untrusted text as code for Markdown: links, mentions and markup have no effect."""
     plain = one_line(text).replace("`", "'").replace("|", "\\|")
     return f"`{plain}`" if plain.strip() else ""
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]], most: int) -> Iterator[str]:
+def _make_table(head: Sequence[str], rows: Sequence[Sequence[str]], most: int) -> Iterator[str]:
     yield f"| {' | '.join(head)} |"
     yield f"|{' --- |' * len(head)}"
     yield from (f"| {' | '.join(row)} |" for row in rows[:most])
@@ -124,21 +124,21 @@ def _render_markdown(report: EvalReport, most: int) -> str:
     """Return the report with at most that many rows in each table."""
     lines = [f"## {_TITLES[report.kind]}", ""]
     mark = "❌" if not report.passed else "✅" if report.bars else "📏"
-    lines += [f"{mark} {_plain(summarise(report))}", ""]
+    lines += [f"{mark} {_escape(summarise(report))}", ""]
     lines += _markdown_measures(report, most)
     lines += _markdown_bars(report, most)
     lines += _markdown_facts(report.facts, most)
     for text in report.warnings[:most]:
-        lines += [f"> **Note:** {_plain(shorten(text, _MAX_NOTE_CHARS))}", ""]
+        lines += [f"> **Note:** {_escape(shorten(text, _MAX_NOTE_CHARS))}", ""]
     lines += _count_more(report.warnings, most)
     if report.confusions:
         rows = [
-            (_code(one.meant or "none"), _code(one.found), _code(", ".join(one.words)),
-             _code(one.query))
+            (_quote(one.meant or "none"), _quote(one.found), _quote(", ".join(one.words)),
+             _quote(one.query))
             for one in report.confusions
         ]  # fmt: skip
         lines += ["### Requests that went elsewhere", ""]
-        lines += _table(("meant", "went to", "words that led there", "request"), rows, most)
+        lines += _make_table(("meant", "went to", "words that led there", "request"), rows, most)
     lines += _markdown_cases(report.cases, most)
     return "\n".join(lines)
 
@@ -149,12 +149,12 @@ def _markdown_measures(report: EvalReport, most: int) -> Iterator[str]:
     if len(skills) > most:  # the worst are worth reading
         skills.sort(key=lambda one: _first_rate(one, names))
     rows = [
-        (_code(label_of(one)), *(_plain(str(one.measures[name])) if name in one.measures else "-"
+        (_quote(label_of(one)), *(_escape(str(one.measures[name])) if name in one.measures else "-"
                                   for name in names))
         for one in skills
     ]  # fmt: skip
     if rows:
-        yield from _table(("skill", *map(_plain, names)), rows, most)
+        yield from _make_table(("skill", *map(_escape, names)), rows, most)
 
 
 def _first_rate(skill: MeasuredSkill, names: Sequence[str]) -> float:
@@ -167,7 +167,7 @@ def _markdown_bars(report: EvalReport, most: int) -> Iterator[str]:
     low = [bar for bar in report.bars if not bar.passed]
     for bar in low[:most]:
         yield (
-            f"- ❌ {_code(bar.label)}: {_plain(bar.measure)} is {bar.rate:.2f}, and must be at "
+            f"- ❌ {_quote(bar.label)}: {_escape(bar.measure)} is {bar.rate:.2f}, and must be at "
             f"least {bar.least:.2f}"
         )
     if low:
@@ -176,20 +176,20 @@ def _markdown_bars(report: EvalReport, most: int) -> Iterator[str]:
 
 def _markdown_facts(facts: Mapping[str, Any], most: int) -> Iterator[str]:
     """Show differences between sides, what was spent, and what changed between versions."""
-    for one in _listed(facts.get("differences")):
-        yield f"- {_plain(describe_difference(one))}"
+    for one in _as_list(facts.get("differences")):
+        yield f"- {_escape(describe_difference(one))}"
     if "tokens" in facts and isinstance(facts["tokens"], int):
         yield f"- {describe_spending(facts)}"
     yield ""
     old_new = facts.get("tokens")
     if isinstance(old_new, Mapping):
         rows = [(key, str(old_new["old"][key]), str(old_new["new"][key])) for key in old_new["new"]]
-        yield from _table(("tokens", "old", "new"), rows, len(rows))
+        yield from _make_table(("tokens", "old", "new"), rows, len(rows))
     for line in describe_files(facts):
-        yield from (f"- {_code(line)}", "")
+        yield from (f"- {_quote(line)}", "")
     for label, text in version_diffs(facts):
         yield f"<details><summary>{label}</summary>"
-        yield from ("", *_fenced(text, most), "", "</details>", "")
+        yield from ("", *_fence_diff(text, most), "", "</details>", "")
 
 
 def version_diffs(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -210,7 +210,7 @@ def describe_files(facts: Mapping[str, Any]) -> Iterator[str]:
             yield f"files {kind}: {', '.join(map(one_line, paths[:_MOST_FILES]))}{more}"
 
 
-def _fenced(text: str, most: int) -> Iterator[str]:
+def _fence_diff(text: str, most: int) -> Iterator[str]:
     longest = max((len(one) for one in re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     yield f"{fence}diff"
@@ -246,11 +246,11 @@ def _markdown_cases(cases: Sequence[CaseOutcome], most: int) -> Iterator[str]:
     yield f"<details><summary>{len(wrong)} of {len(cases)} cases did not pass</summary>"
     yield ""
     rows = [
-        (_MARKS[one.outcome], _code(name_case(one)), _plain(one.group.replace("_", " ")),
-         _code(shorten(one_line(text_of(one)), 160)), _code(shorten(one_line(one.detail), 300)))
+        (_MARKS[one.outcome], _quote(name_case(one)), _escape(one.group.replace("_", " ")),
+         _quote(shorten(one_line(text_of(one)), 160)), _quote(shorten(one_line(one.detail), 300)))
         for one in wrong
     ]  # fmt: skip
-    yield from _table(("", "skill", "kind", "case", "what happened"), rows, most)
+    yield from _make_table(("", "skill", "kind", "case", "what happened"), rows, most)
     yield "</details>"
     yield ""
 
@@ -290,7 +290,7 @@ def summarise(report: EvalReport) -> str:
 
 
 def _summarise_failures(report: EvalReport) -> str:
-    """Return how many conversations are in no rate, because they have no result."""
+    """Return how many conversations are not counted, because they have no result."""
     if report.kind not in ("trigger", "run"):
         return ""
     words = {"error": "error", "timeout": "timeout"}
@@ -311,52 +311,52 @@ def render_junit(report: EvalReport) -> str:
     by_skill: dict[str, list[CaseOutcome]] = {}
     for one in report.cases:
         by_skill.setdefault(one.skill, []).append(one)
-    suites = [_suite(f"{report.kind}.{name}", cases) for name, cases in by_skill.items()]
+    suites = [_render_suite(f"{report.kind}.{name}", cases) for name, cases in by_skill.items()]
     suites += [_bar_suite(report)] if report.bars else []
     return "\n".join(['<?xml version="1.0" encoding="UTF-8"?>', "<testsuites>", *suites,
                       "</testsuites>", ""])  # fmt: skip
 
 
-def _visible(text: str) -> str:
-    """Return text of others with escapes for what would hide or turn round what follows it."""
+def _make_visible(text: str) -> str:
+    """Return untrusted text with escapes for characters that hide or reverse what follows."""
     return _FORBIDDEN.sub("?", _LINE.sub(lambda found: exact(found[0]), text))
 
 
-def _attribute(text: str) -> str:
-    return xml(_visible(text)).replace('"', "&quot;")
+def _escape_attribute(text: str) -> str:
+    return xml(_make_visible(text)).replace('"', "&quot;")
 
 
-def _suite(name: str, cases: Sequence[CaseOutcome]) -> str:
+def _render_suite(name: str, cases: Sequence[CaseOutcome]) -> str:
     count = {key: sum(one.outcome == key for one in cases) for key in _MARKS}
     count["failed"] -= sum(_may_fail(one) for one in cases)
     head = (
-        f'<testsuite name="{_attribute(name)}" tests="{len(cases)}" failures="{count["failed"]}" '
-        f'errors="{count["error"] + count["timeout"]}" '
+        f'<testsuite name="{_escape_attribute(name)}" tests="{len(cases)}" '
+        f'failures="{count["failed"]}" errors="{count["error"] + count["timeout"]}" '
         f'skipped="{count["ungraded"] + count["not-run"]}" '
         f'time="{sum(one.seconds for one in cases):.3f}">'
     )
-    return "\n".join([head, *(_case(one, name) for one in cases), "</testsuite>"])
+    return "\n".join([head, *(_render_case(one, name) for one in cases), "</testsuite>"])
 
 
 def _may_fail(one: CaseOutcome) -> bool:
     return one.outcome == "failed" and one.group in _COMPARED
 
 
-def _case(one: CaseOutcome, suite: str) -> str:
+def _render_case(one: CaseOutcome, suite: str) -> str:
     run = f"run {one.data['run']}" if one.data.get("run") else ""
     label = " ".join(filter(None, (one.id, one.group, one.model, run)))
     head = (
-        f'<testcase name="{_attribute(f"{label}: {shorten(one_line(one.text), 120)}")}" '
-        f'classname="{_attribute(suite)}" time="{one.seconds:.3f}"'
+        f'<testcase name="{_escape_attribute(f"{label}: {shorten(one_line(one.text), 120)}")}" '
+        f'classname="{_escape_attribute(suite)}" time="{one.seconds:.3f}"'
     )
     tags = {"failed": "failure", "error": "error", "timeout": "error"}
     if one.outcome == "passed":
         return f"{head}/>"
     if _may_fail(one):
-        return f"{head}><system-out>{escape(_visible(one.detail))}</system-out></testcase>"
-    message = _attribute(shorten(one_line(one.detail), 500))
+        return f"{head}><system-out>{escape(_make_visible(one.detail))}</system-out></testcase>"
+    message = _escape_attribute(shorten(one_line(one.detail), 500))
     tag = tags.get(one.outcome, "skipped")
-    body = f"{escape(_visible(one.detail))}</{tag}>" if tag != "skipped" else f"</{tag}>"
+    body = f"{escape(_make_visible(one.detail))}</{tag}>" if tag != "skipped" else f"</{tag}>"
     return f'{head}><{tag} message="{message}">{body}</testcase>'
 
 
@@ -372,7 +372,7 @@ def _bar_suite(report: EvalReport) -> str:
         )
         for bar in report.bars
     ]
-    return _suite(f"{report.kind}.bars", cases)
+    return _render_suite(f"{report.kind}.bars", cases)
 
 
 # HTML
@@ -461,7 +461,7 @@ def render_html(report: EvalReport) -> str:
 
 
 def _html(text: str) -> str:
-    return escape(_visible(text))
+    return escape(_make_visible(text))
 
 
 def _html_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
@@ -476,7 +476,7 @@ def _html_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[
 
 
 def _html_tiles(report: EvalReport) -> Iterator[str]:
-    """Show the measures of all skills together, and how many cases ended in which way."""
+    """Show the measures of all skills together, and how many cases had each outcome."""
     yield '<ul class="tiles">'
     for name, rate in report.overall.items():
         if rate.rate is not None:
@@ -524,14 +524,14 @@ def _html_measures(report: EvalReport) -> Iterator[str]:
 def _plot_rates(name: str, rows: Sequence[tuple[str, Rate]]) -> str:
     """Return a plot: a dot for each rate, a line for its interval."""
     parts = [
-        _plot_row(label, "mark", (rate.low, rate.high), _dot(rate.rate or 0.0), str(rate))
+        _plot_row(label, "mark", (rate.low, rate.high), _plot_dot(rate.rate or 0.0), str(rate))
         for label, rate in rows
     ]
     described = "; ".join(f"{label} {rate}" for label, rate in rows[:20])
     return _plot(f"{name} with intervals of 95 %: {described}", parts)
 
 
-def _dot(at: float, kind: str = "at") -> str:
+def _plot_dot(at: float, kind: str = "at") -> str:
     return f'<b class="{kind}" style="left:{100 * at:.2f}%"></b>'
 
 
@@ -563,12 +563,12 @@ def _html_pairs(report: EvalReport) -> Iterator[str]:
     yield f"<h2>With the skill and {'with the old version' if old else 'without'}</h2>"
     rows = [(str(one["case"]), float(one["with"]), float(one["without"])) for one in pairs]
     yield _plot_pairs(rows)
-    for difference in _listed(report.facts.get("differences")):
+    for difference in _as_list(report.facts.get("differences")):
         yield f"<p>{_html(describe_difference(difference))}</p>"
     yield f"<p>{_html(describe_spending(report.facts))}</p>" if "tokens" in report.facts else ""
 
 
-def _listed(value: object) -> list[Mapping[str, Any]]:
+def _as_list(value: object) -> list[Mapping[str, Any]]:
     return value if isinstance(value, list) else []
 
 
@@ -578,7 +578,7 @@ def _plot_pairs(rows: Sequence[tuple[str, float, float]]) -> str:
     for label, with_skill, without in rows:
         colour = "good" if with_skill >= without else "bad"
         line = (min(with_skill, without), max(with_skill, without))
-        dots = _dot(without, "from") + _dot(with_skill)
+        dots = _plot_dot(without, "from") + _plot_dot(with_skill)
         figure = f"from {without:.2f} to {with_skill:.2f}"
         parts.append(_plot_row(label, colour, line, dots, figure))
     described = "; ".join(f"{one[0]} {one[2]:.2f} to {one[1]:.2f}" for one in rows[:20])

@@ -33,7 +33,7 @@ _MAX_WORDS = 5
 _COMMON = 0.9  # words less rare than this say little
 _SHOWN_CHARS = 120
 
-# The results of a search in order, each as the names it stands for, its own first.
+# The results of a search in order, each as its name and those of its copies.
 Find = Callable[[str], Sequence[tuple[str, ...]]]
 
 
@@ -106,21 +106,21 @@ def route(
     return EvalReport(
         kind="route",
         skills=measured,
-        overall=_measures(mine, routed, None, k),
-        cases=tuple(_outcome(one) for one in mine),
-        confusions=tuple(_confusions(routed, skills, wanted)),
+        overall=_measure_groups(mine, routed, None, k),
+        cases=tuple(_make_outcome(one) for one in mine),
+        confusions=tuple(_find_confusions(routed, skills, wanted)),
         warnings=tuple(warnings),
         problems=tuple(problem for one in sets for problem in one.problems),
-        facts=_facts(mine),
+        facts=_measure_ranking(mine),
     )
 
 
 def _measure(name: str, routed: Sequence[_Routed], k: int) -> MeasuredSkill:
     mine = [one for one in routed if one.case.skill == name]
-    return MeasuredSkill(name, _measures(mine, routed, name, k))
+    return MeasuredSkill(name, _measure_groups(mine, routed, name, k))
 
 
-def _measures(
+def _measure_groups(
     mine: Sequence[_Routed], routed: Sequence[_Routed], name: str | None, k: int
 ) -> dict[str, Rate]:
     positives = [one for one in mine if one.case.should_trigger]
@@ -141,7 +141,7 @@ def _measures(
     return found
 
 
-def _facts(mine: Sequence[_Routed]) -> dict[str, object]:
+def _measure_ranking(mine: Sequence[_Routed]) -> dict[str, object]:
     """Return the measures of ranking too, as `skillbelt search --eval` has them."""
     labelled = [Labelled(one.case.query, one.right) for one in mine if one.case.should_trigger]
     if not labelled:
@@ -159,7 +159,7 @@ def _warn(one: MeasuredSkill, routed: Sequence[_Routed], skills: Mapping[str, Sk
     return suspect(one.name, one.measures[HIT], one.measures[NEGATIVES]) + warn_of_drafts(mine)
 
 
-def _outcome(one: _Routed) -> CaseOutcome:
+def _make_outcome(one: _Routed) -> CaseOutcome:
     case = one.case
     return CaseOutcome(
         id=case.id,
@@ -181,7 +181,7 @@ def _outcome(one: _Routed) -> CaseOutcome:
 # Which skill takes the requests of which
 
 
-def _confusions(
+def _find_confusions(
     routed: Sequence[_Routed], skills: Mapping[str, Skill], wanted: Collection[str]
 ) -> list[Confusion]:
     """Return each request that went to another skill, the skill that takes most first."""
@@ -211,7 +211,7 @@ def words_that_led(query: str, taker: Skill, owner: Skill | None) -> list[str]:
 
     The rarest come first. Where both have all of them, these are the words that they share.
     """
-    theirs, mine = _described(taker), _described(owner) if owner else frozenset[str]()
+    theirs, mine = _words_of(taker), _words_of(owner) if owner else frozenset[str]()
     spelt = {stem: run.lower() for run in runs(query) for stem in words(run)}
     rare = rarity().anywhere
     weight = {stem: rare.get(number(stem), UNSEEN) for stem in spelt if stem in theirs}
@@ -221,5 +221,5 @@ def words_that_led(query: str, taker: Skill, owner: Skill | None) -> list[str]:
     return list(dict.fromkeys(one_line(spelt[stem]) for stem in led))[:_MAX_WORDS]
 
 
-def _described(skill: Skill) -> frozenset[str]:
+def _words_of(skill: Skill) -> frozenset[str]:
     return frozenset(words(f"{skill.name} {skill.description} {skill.when_to_use}"))

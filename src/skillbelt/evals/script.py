@@ -91,8 +91,8 @@ def evaluate_scripts(
         result = next(fresh) if found is None else found
         if found is None and key and result["outcome"] in _KEPT:
             cache.put(key, result)
-        results.append(_outcome(case, result, cached=found is not None))
-    return _report(skill, results, scripts)
+        results.append(_make_outcome(case, result, cached=found is not None))
+    return _make_report(skill, results, scripts)
 
 
 def _read_result(kept: Mapping[str, Any] | None) -> dict[str, Any] | None:
@@ -104,7 +104,7 @@ def _read_result(kept: Mapping[str, Any] | None) -> dict[str, Any] | None:
     return dict(kept) if lists and isinstance(seconds, int | float) else None
 
 
-def _report(
+def _make_report(
     skill: Skill, results: Sequence[CaseOutcome], scripts: Mapping[str, Script]
 ) -> EvalReport:
     # A case that nothing could decide is not passed: its file is wrong, or it asks too much.
@@ -162,10 +162,10 @@ class _CaseRunner:
         plain["files"] = dict(case.files)
         return key_of(
             kind="script", skill=self._digest, case=plain, sandbox=self._bounds.sandbox,
-            seconds=self._seconds(case),
+            seconds=self._limit_seconds(case),
         )  # fmt: skip
 
-    def _seconds(self, case: ScriptCase) -> float:
+    def _limit_seconds(self, case: ScriptCase) -> float:
         return min(case.seconds or self._bounds.seconds, self._bounds.most_seconds)
 
     def open_gate(self, cases: Sequence[ScriptCase], one_question: bool) -> Gate:
@@ -198,12 +198,12 @@ class _CaseRunner:
             command = (*script.command, *case.arguments)
             call = RunCall(command=command, cwd=script.cwd, stdin=case.stdin.encode())
         return call._replace(
-            timeout_seconds=self._seconds(case),
-            inputs=self._inputs(case),
+            timeout_seconds=self._limit_seconds(case),
+            inputs=self._read_inputs(case),
             all_outputs=True,
         )
 
-    def _inputs(self, case: ScriptCase) -> list[Mapping[str, object]]:
+    def _read_inputs(self, case: ScriptCase) -> list[Mapping[str, object]]:
         return [
             {"from": f"skill://{self._skill.name}/{path}", "to": f"inputs/{name}"}
             for name, path in case.files.items()
@@ -254,17 +254,17 @@ class _CaseRunner:
         except SkillbeltError as error:
             return {"outcome": "error", "detail": one_line(str(error)), "grades": []}
         if timed_out:
-            detail = f"took longer than {self._seconds(case):g} s"
+            detail = f"took longer than {self._limit_seconds(case):g} s"
             if case.seconds > self._bounds.most_seconds:
                 detail += f", the most (it asks for {case.seconds:g}; --timeout sets both)"
             return {"outcome": "timeout", "detail": detail, "seconds": seen.seconds, "grades": []}
         return grade_case(case, seen, self._skill)
 
-    def _asker(self, gate: Gate) -> Asker:
+    def _make_asker(self, gate: Gate) -> Asker:
         return self._who._replace(gate=gate, once="whole")
 
     def _start(self, case: ScriptCase, gate: Gate, follower: Follower) -> tuple[EvalEvidence, bool]:
-        call, who = self._call(case), self._asker(gate)
+        call, who = self._call(case), self._make_asker(gate)
         with self._bench.prepare(self._skill, call, who, observed=True, secrets=False) as run:
             self._bench.carry_out(run, follower.watch)
             result = self._bench.finish(run)
@@ -273,10 +273,10 @@ class _CaseRunner:
             text=result.stdout,
             error_text=result.stderr,
             cut=_CUT in result.warnings,
-            files=_texts(result.output_files),
+            files=_list_texts(result.output_files),
             exit_code=result.exit_code,
-            surprises=_undeclared(result.observed),
-            reported=_reported(result.observed),
+            surprises=_list_undeclared(result.observed),
+            reported=_list_reported(result.observed),
             seconds=result.duration_ms / 1000,
         )
         return seen, result.timed_out
@@ -288,10 +288,10 @@ class _CaseRunner:
             self._bench,
             self._skill,
             case.json,
-            who=self._asker(gate),
+            who=self._make_asker(gate),
             script=case.script,
-            timeout_ms=int(self._seconds(case) * 1000),
-            inputs=self._inputs(case),
+            timeout_ms=int(self._limit_seconds(case) * 1000),
+            inputs=self._read_inputs(case),
             all_outputs=True,
             observed=True,
             watch=follower.watch,
@@ -300,16 +300,16 @@ class _CaseRunner:
             text=done.stdout,
             error_text=done.stderr,
             cut=_CUT in done.warnings,
-            files=_texts(done.output_files),
+            files=_list_texts(done.output_files),
             exit_code=done.exit_status.code,
-            surprises=_undeclared(done.observed),
-            reported=_reported(done.observed),
+            surprises=_list_undeclared(done.observed),
+            reported=_list_reported(done.observed),
             seconds=done.duration_ms / 1000,
         )
         return seen, done.exit_status.kind == "timeout"
 
 
-def _undeclared(observed: Iterable[ObservedUse]) -> tuple[str, ...]:
+def _list_undeclared(observed: Iterable[ObservedUse]) -> tuple[str, ...]:
     """Return what a script tried to use, and neither its skill declares nor the user allows."""
     return tuple(
         str(one)
@@ -318,7 +318,7 @@ def _undeclared(observed: Iterable[ObservedUse]) -> tuple[str, ...]:
     )
 
 
-def _reported(observed: Iterable[ObservedUse]) -> tuple[str, ...]:
+def _list_reported(observed: Iterable[ObservedUse]) -> tuple[str, ...]:
     """Return what a script reports as missing, and its skill does not declare; no proof of use."""
     return tuple(
         f"{one.kind} {one.value}"
@@ -327,7 +327,7 @@ def _reported(observed: Iterable[ObservedUse]) -> tuple[str, ...]:
     )
 
 
-def _texts(files: Iterable[OutputFile]) -> dict[str, str]:
+def _list_texts(files: Iterable[OutputFile]) -> dict[str, str]:
     return {one.name: one.content for one in files}
 
 
@@ -371,7 +371,7 @@ def describe_grades(grades: Sequence[Grade], seen: EvalEvidence) -> str:
     return "\n".join(lines)
 
 
-def _outcome(case: ScriptCase, result: Mapping[str, Any], *, cached: bool) -> CaseOutcome:
+def _make_outcome(case: ScriptCase, result: Mapping[str, Any], *, cached: bool) -> CaseOutcome:
     given = (
         (shorten(json.dumps(case.json, ensure_ascii=False), _SHOWN_CHARS),)
         if case.calls_json

@@ -62,7 +62,7 @@ def paired_difference(pairs: Sequence[tuple[float, float]]) -> Measure | None:
 
 
 class Spread(NamedTuple):
-    """The mean of some figures, and how far they lie apart."""
+    """The mean of some figures, and their spread."""
 
     mean: float
     stddev: float

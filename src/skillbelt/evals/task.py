@@ -109,7 +109,7 @@ async def run_tasks(
     ]
 
     async def work(job: _Job) -> tuple[TaskRun, bool]:
-        paths = _paths(job.case, skill)
+        paths = _list_paths(job.case, skill)
         key = key_of(
             kind="run", model=job.model, prompt=job.case.prompt, number=job.number,
             files=[_file_key(path) for path in paths], skill=keys[id(job.side)],
@@ -123,12 +123,12 @@ async def run_tasks(
             log = AnswerLog(plan.cache, key)
             talker = job.side.talker
             talk = await talker.talk(
-                job.case.prompt, files=paths, fence=_root(job.case, skill), log=log
+                job.case.prompt, files=paths, fence=_find_root(job.case, skill), log=log
             )
             if talk.ended == "answer":
                 plan.cache.put(key, talk.document())
                 log.remove()
-        case = job.case if job.side.skill else _without_use(job.case)
+        case = job.case if job.side.skill else _drop_use_checks(job.case)
         grades, unjudged = await _grade(case, talk, skill, plan, judge_by)
         made = TaskRun(
             case=job.case,
@@ -150,23 +150,23 @@ def _require_files(cases: Sequence[TaskCase], skill: Skill, limits: Limits) -> N
     """ConfigError, before anything is paid for, if an input file cannot be attached."""
     for case in cases:
         try:
-            attach_files(_paths(case, skill), limits, _root(case, skill))
+            attach_files(_list_paths(case, skill), limits, _find_root(case, skill))
         except ConfigError as error:
             where = f"{one_line(case.source)}: {one_line(case.id)}: files"
             raise ConfigError(f"{where}: {error}") from None
 
 
-def _without_use(case: TaskCase) -> TaskCase:
+def _drop_use_checks(case: TaskCase) -> TaskCase:
     """Return the case without checks that the skill is used: on this side it is not there."""
     kept = (one for one in case.checks if one.kind not in ("skill-used", "script-run"))
     return case._replace(checks=tuple(kept))
 
 
-def _paths(case: TaskCase, skill: Skill) -> list[str]:
-    return [os.path.join(_root(case, skill), path) for path in case.files]
+def _list_paths(case: TaskCase, skill: Skill) -> list[str]:
+    return [os.path.join(_find_root(case, skill), path) for path in case.files]
 
 
-def _root(case: TaskCase, skill: Skill) -> str:
+def _find_root(case: TaskCase, skill: Skill) -> str:
     """Return the folder of a task's files, which no file may lead out of."""
     return case.folder or skill.dir
 
@@ -217,7 +217,7 @@ def report_tasks(skill: Skill, runs: Sequence[TaskRun], repeats: int) -> EvalRep
         measured.append(
             MeasuredSkill(
                 name=skill.name,
-                measures={PASS: _rate(mine)},
+                measures={PASS: _rate_runs(mine)},
                 model=model,
                 baseline=baseline,
                 unanswered={PASS: unanswered_share(one.outcome for one in mine)},
@@ -225,11 +225,11 @@ def report_tasks(skill: Skill, runs: Sequence[TaskRun], repeats: int) -> EvalRep
         )
     with_skill = [one for one in runs if one.configuration == "with_skill"]
     pairs, differences = _compare(runs)
-    outcomes = tuple(_outcome(one) for one in runs)
+    outcomes = tuple(_make_outcome(one) for one in runs)
     return EvalReport(
         kind="run",
         skills=tuple(measured),
-        overall={PASS: _rate(with_skill)},
+        overall={PASS: _rate_runs(with_skill)},
         cases=outcomes,
         warnings=tuple(_warn(skill, runs, pairs)),
         facts={
@@ -244,7 +244,7 @@ def report_tasks(skill: Skill, runs: Sequence[TaskRun], repeats: int) -> EvalRep
     )
 
 
-def _rate(runs: Sequence[TaskRun]) -> Rate:
+def _rate_runs(runs: Sequence[TaskRun]) -> Rate:
     """Return how many expectations passed of those that something could decide.
 
     Not of tasks: one that failed is decided by a single check, one that passed needs all of them,
@@ -262,8 +262,8 @@ def _compare(runs: Sequence[TaskRun]) -> tuple[list[dict[str, object]], list[dic
         rows: list[tuple[float, float]] = []
         for eval_id in dict.fromkeys(one.eval_id for one in runs):
             mine = [one for one in runs if (one.model, one.eval_id) == (model, eval_id)]
-            first = _mean([one for one in mine if one.configuration == "with_skill"])
-            second = _mean([one for one in mine if one.configuration != "with_skill"])
+            first = _average([one for one in mine if one.configuration == "with_skill"])
+            second = _average([one for one in mine if one.configuration != "with_skill"])
             if first is None or second is None:
                 continue
             rows.append((first, second))
@@ -276,7 +276,7 @@ def _compare(runs: Sequence[TaskRun]) -> tuple[list[dict[str, object]], list[dic
     return pairs, differences
 
 
-def _mean(runs: Sequence[TaskRun]) -> float | None:
+def _average(runs: Sequence[TaskRun]) -> float | None:
     found = [rate for one in runs if (rate := one.pass_rate) is not None]
     return sum(found) / len(found) if found else None
 
@@ -285,7 +285,7 @@ def _warn(
     skill: Skill, runs: Sequence[TaskRun], pairs: Sequence[Mapping[str, object]]
 ) -> list[str]:
     with_skill = [one for one in runs if one.configuration == "with_skill"]
-    found = suspect(skill.name, _rate(with_skill), noun="expectations")
+    found = suspect(skill.name, _rate_runs(with_skill), noun="expectations")
     tasks = Counter(str(one["model"]) for one in pairs)
     if tasks and (fewest := min(tasks.values())) < FEW_CASES:
         few = count_of(fewest, "task")
@@ -309,7 +309,7 @@ def _warn(
 
 
 def _warn_of_undecided(runs: Sequence[TaskRun]) -> list[str]:
-    """Say how many expectations nothing decided, and what would decide them."""
+    """Return how many expectations were not decided, and what would decide them."""
     programs = {text for one in runs for text in one.case.ungraded}
     undecided = [
         (one, one.text in run.case.expectations)
@@ -340,7 +340,7 @@ _SHOWN = 5  # graders that are not run, and reasons for it
 _ENDED = {"budget": "the budget was spent", "timeout": "took longer than --timeout"}
 
 
-def _outcome(run: TaskRun) -> CaseOutcome:
+def _make_outcome(run: TaskRun) -> CaseOutcome:
     lines = [
         f"{'not graded' if one.passed is None else 'failed'}: {one.text}: {one.evidence}"
         for one in run.grades

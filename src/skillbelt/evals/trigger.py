@@ -93,7 +93,7 @@ async def evaluate_triggers(
     """
     keys = {name: skill_key(skills[name]) for name in {one.skill for one in cases}}
     shown = {
-        model: await asyncio.to_thread(_shown_to_model, talker)
+        model: await asyncio.to_thread(_digest_shown, talker)
         for model, talker in plan.talkers.items()
     }
     jobs = [
@@ -119,14 +119,14 @@ async def evaluate_triggers(
             if talk.ended == "answer":
                 plan.cache.put(key, talk.document())
                 log.remove()
-        return _outcome(job, talk, cached=cached), cached
+        return _make_outcome(job, talk, cached=cached), cached
 
     results = await run_jobs(jobs, work, plan.at_once, plan.on_progress)
     report = report_triggers(results)
     return report._replace(warnings=(*report.warnings, *warn_of_drafts(cases)))
 
 
-def _shown_to_model(talker: ConversationRunner) -> str:
+def _digest_shown(talker: ConversationRunner) -> str:
     """Return a digest of what the model sees of the skills: the overview and the tools."""
     runtime = talker.runtime
     return key_of(
@@ -135,7 +135,7 @@ def _shown_to_model(talker: ConversationRunner) -> str:
     )
 
 
-def _outcome(job: _Trial, talk: EvalConversation, *, cached: bool) -> CaseOutcome:
+def _make_outcome(job: _Trial, talk: EvalConversation, *, cached: bool) -> CaseOutcome:
     case = job.case
     activated = case.skill in talk.skills
     right = activated == case.should_trigger
@@ -179,7 +179,7 @@ def _describe(talk: EvalConversation, activated: bool, others: Sequence[str]) ->
 
 
 def report_triggers(results: Sequence[CaseOutcome]) -> EvalReport:
-    """Measure each skill with each model; errors and timeouts are in no rate."""
+    """Measure each skill with each model; errors and timeouts are not counted."""
     measured = []
     pairs = dict.fromkeys((one.skill, one.model) for one in results)
     for skill, model in pairs:
@@ -188,7 +188,7 @@ def report_triggers(results: Sequence[CaseOutcome]) -> EvalReport:
             name: unanswered_share(one.outcome for one in mine if one.group == group)
             for name, group in _GROUPS.items()
         }
-        measured.append(MeasuredSkill(skill, _measures(mine), model, unanswered=unanswered))
+        measured.append(MeasuredSkill(skill, _measure_groups(mine), model, unanswered=unanswered))
     apart = {key: sum(one.outcome == key for one in results) for key in ("error", "timeout")}
     warnings = [
         text
@@ -199,9 +199,9 @@ def report_triggers(results: Sequence[CaseOutcome]) -> EvalReport:
     return EvalReport(
         kind="trigger",
         skills=tuple(measured),
-        overall=_measures(results),
+        overall=_measure_groups(results),
         cases=tuple(results),
-        confusions=tuple(_confusions(results)),
+        confusions=tuple(_find_confusions(results)),
         warnings=tuple(warnings),
         facts={
             "errors": apart["error"],
@@ -219,7 +219,7 @@ def is_complete(results: Sequence[CaseOutcome]) -> bool:
     return not results or any(one.outcome not in ("error", "timeout") for one in results)
 
 
-def _measures(results: Sequence[CaseOutcome]) -> dict[str, Rate]:
+def _measure_groups(results: Sequence[CaseOutcome]) -> dict[str, Rate]:
     decided = [one for one in results if one.outcome in _DECIDED]
     return {
         name: count_rate(one.outcome == "passed" for one in decided if one.group == group)
@@ -227,7 +227,7 @@ def _measures(results: Sequence[CaseOutcome]) -> dict[str, Rate]:
     }
 
 
-def _confusions(results: Sequence[CaseOutcome]) -> list[Confusion]:
+def _find_confusions(results: Sequence[CaseOutcome]) -> list[Confusion]:
     found: dict[Confusion, None] = {}
     for one in results:
         used = [str(name) for name in one.data["skills"]] if one.outcome == "failed" else []  # type: ignore[attr-defined]

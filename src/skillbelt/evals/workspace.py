@@ -79,7 +79,7 @@ def write_workspace(
 def _write_iteration(
     folder: str, skill: Skill, runs: Sequence[TaskRun], report: EvalReport, judged_by: str
 ) -> None:
-    """Write every run and the summary. With several models, each has a folder of its own."""
+    """Write every run and the summary. With several models, each has its own folder."""
     models = list(dict.fromkeys(one.model for one in runs))
     names = _folder_names(models) if len(models) > 1 else {}
     for model in models:
@@ -104,15 +104,15 @@ def _folder_names(models: Sequence[str]) -> dict[str, str]:
     """Return a folder name for each model; no two models share one."""
     found: dict[str, str] = {}
     for model in models:
-        name, number = _safe(model), 1
+        name, number = _make_safe_name(model), 1
         while name in found.values():
             number += 1
-            name = f"{_safe(model)}-{number}"
+            name = f"{_make_safe_name(model)}-{number}"
         found[model] = name
     return found
 
 
-def _safe(text: str) -> str:
+def _make_safe_name(text: str) -> str:
     plain = _UNSAFE.sub("-", text).strip(".-").encode("utf-8", "replace")
     return plain[:_MAX_NAME_BYTES].decode("utf-8", "ignore") or "x"
 
@@ -145,7 +145,7 @@ def _write_run(folder: str, run: TaskRun) -> None:
     graded = "grading.json" if run.pass_rate is not None else "not-graded.json"
     _write_json(os.path.join(inside, graded), grading_of(run))
     _write_json(os.path.join(inside, "timing.json"), timing_of(run))
-    _write(os.path.join(inside, "transcript.md"), _transcript(run))
+    _write(os.path.join(inside, "transcript.md"), _render_transcript(run))
 
 
 def _write_output(outputs: str, name: str, text: str) -> None:
@@ -153,7 +153,7 @@ def _write_output(outputs: str, name: str, text: str) -> None:
     plain = name.removeprefix("out/").replace("/", "__")
     too_long = len(plain.encode("utf-8", "replace")) > _MAX_NAME_BYTES
     if too_long or name_fault(plain) or plain.startswith("."):
-        plain = _safe(plain)
+        plain = _make_safe_name(plain)
     if plain == "answer.md":
         plain = "out-answer.md"
     path, number = os.path.join(outputs, plain), 1
@@ -164,7 +164,7 @@ def _write_output(outputs: str, name: str, text: str) -> None:
 
 
 def grading_of(run: TaskRun) -> dict[str, object]:
-    """Return `grading.json`. What nothing decided is no expectation of it, and stands apart."""
+    """Return `grading.json`. Undecided expectations are listed separately."""
     decided = [one for one in run.grades if one.passed is not None]
     open_ones = [one for one in run.grades if one.passed is None]
     passed = sum(one.passed is True for one in decided)
@@ -213,7 +213,7 @@ def timing_of(run: TaskRun) -> dict[str, object]:
     }
 
 
-def _transcript(run: TaskRun) -> str:
+def _render_transcript(run: TaskRun) -> str:
     lines = [f"## Eval Prompt\n\n{run.case.prompt}\n", "## Transcript\n"]
     for event in run.talk.transcript:
         shown = json.dumps(event, indent=2, ensure_ascii=False, default=str)
@@ -235,11 +235,11 @@ def benchmark_of(
     for configuration in _ORDER:
         mine = [one for one in runs if one.configuration == configuration]
         if mine:
-            spreads[configuration] = _spreads(mine)
+            spreads[configuration] = _measure_spreads(mine)
             summary[configuration] = {
                 key: one._asdict() for key, one in spreads[configuration].items()
             }
-    summary["delta"] = _delta(list(spreads.values()))
+    summary["delta"] = _format_delta(list(spreads.values()))
     graded = [one for one in runs if one.pass_rate is not None]
     return {
         "metadata": {
@@ -258,14 +258,14 @@ def benchmark_of(
 
 
 def _note(run: TaskRun) -> str:
-    """Say that a run is in no rate, and why."""
+    """Say that a run is not counted, and why."""
     about = f"eval {run.eval_id}, {run.configuration}, run {run.number}"
     ended = "nothing graded it" if run.talk.ended == "answer" else run.talk.ended
     cause = run.talk.error or ended
-    return f"{about} is in no rate: {one_line(cause)}"
+    return f"{about} is not counted: {one_line(cause)}"
 
 
-def _spreads(runs: Sequence[TaskRun]) -> dict[str, Spread]:
+def _measure_spreads(runs: Sequence[TaskRun]) -> dict[str, Spread]:
     """Return the figures of the runs that were graded; without one, times and tokens of all."""
     rates = [rate for one in runs if (rate := one.pass_rate) is not None]
     counted = [one for one in runs if one.pass_rate is not None] or runs
@@ -276,7 +276,7 @@ def _spreads(runs: Sequence[TaskRun]) -> dict[str, Spread]:
     }
 
 
-def _delta(sides: Sequence[Mapping[str, Spread]]) -> dict[str, str]:
+def _format_delta(sides: Sequence[Mapping[str, Spread]]) -> dict[str, str]:
     """Return the differences as text with a sign, as the viewer expects them."""
     if len(sides) < 2:
         return {}

@@ -157,14 +157,14 @@ def _offer_each(
         say(f"reading {found.name} ({number} of {len(chosen)})")
         other = folders.setdefault(folder_name(found.name), found.name)
         if other != found.name:
-            yield _same_folder(found.name, other, target.place)
+            yield _refuse_same_folder(found.name, other, target.place)
             continue
         try:
             fetched = source.take(found)
             if target.pin and fetched.commit:
                 pinned = fetched.reference._replace(ref=fetched.commit)
                 fetched = fetched._replace(reference=pinned)
-            yield _offer(fetched, target, settings, lock)
+            yield _make_offer(fetched, target, settings, lock)
         except SourceError as error:
             yield RefusedSkill(
                 name=found.name,
@@ -173,15 +173,15 @@ def _offer_each(
                 remedy=remedy_of(error),
             )
         except OSError as error:
-            yield _no_room(found.name, error, settings.cache_dir)
+            yield _refuse_by_system(found.name, error, settings.cache_dir)
 
 
-def _no_room(name: str, error: OSError, folder: str) -> RefusedSkill:
+def _refuse_by_system(name: str, error: OSError, folder: str) -> RefusedSkill:
     message, remedy = explain_system(error, folder)
     return RefusedSkill(name=name, code=SYSTEM, message=one_line(message), remedy=remedy)
 
 
-def _same_folder(name: str, other: str, place: InstallPlace) -> RefusedSkill:
+def _refuse_same_folder(name: str, other: str, place: InstallPlace) -> RefusedSkill:
     folder = folder_name(name)
     return RefusedSkill(
         name=name,
@@ -192,7 +192,7 @@ def _same_folder(name: str, other: str, place: InstallPlace) -> RefusedSkill:
     )
 
 
-def _offer(
+def _make_offer(
     fetched: FetchedSkill, target: AddTarget, settings: Settings, lock: SkillLock
 ) -> SkillOffer | RefusedSkill:
     place = target.place
@@ -261,12 +261,12 @@ def _find_fault(
     """Return why the installed skill may not be replaced; None if it may."""
     name = fetched.name
     if old is None or old.content_digest == new.content_digest:
-        return _other_source(fetched, entry, place)
+        return _refuse_other_source(fetched, entry, place)
     if entry is None:
         return RefusedSkill(
             name=name,
             code="not-locked",
-            message=f"{skill_folder(place, name)} exists but is in no lock, so it may be your own",
+            message=f"{skill_folder(place, name)} is not in a lock, so it may be your own",
             remedy="move it away, or remove it if it is not needed",
         )
     if _is_edited(entry, old, skill_folder(place, name)):
@@ -277,10 +277,10 @@ def _find_fault(
             remedy=f"{place.command(f'update {typed_name(name)}')} merges, "
             f"{place.command(f'verify {typed_name(name)}')} shows the changes",
         )
-    return _other_source(fetched, entry, place)
+    return _refuse_other_source(fetched, entry, place)
 
 
-def _other_source(
+def _refuse_other_source(
     fetched: FetchedSkill, entry: LockEntry | None, place: InstallPlace
 ) -> RefusedSkill | None:
     # A lock may have the path of an archive as it was typed.
@@ -371,7 +371,7 @@ def install_offers(
                 remedy=remedy_of(error),
             )
         except OSError as error:
-            yield _no_room(offer.name, error, target.place.skills)
+            yield _refuse_by_system(offer.name, error, target.place.skills)
 
 
 def _install(
@@ -383,7 +383,7 @@ def _install(
     with using_place(place, settings):
         now = _hash_installed(place, offer.name)
         digest = now.content_digest if now else ""
-        # The same content is what another process installed meanwhile.
+        # Another process installed the same content meanwhile.
         if digest not in (offer.current, offer.stored.content_digest):
             return RefusedSkill(
                 name=offer.name,
@@ -392,7 +392,7 @@ def _install(
                 remedy="run the command again",
             )
         before = read_lock(place).entries.get(offer.name)
-        if (fault := _other_source(fetched, before, place)) is not None:
+        if (fault := _refuse_other_source(fetched, before, place)) is not None:
             return fault
         clients = dict.fromkeys((*(before.clients if before else ()), *target.clients))
         entry = entry_for(fetched, offer.stored, place, clients=tuple(clients), before=before)

@@ -1,8 +1,8 @@
 """Find skills that other tools installed, and record them in the lock with their sources.
 
 `openskills` leaves `.openskills.json` in a skill, `clawhub` `.clawhub/origin.json`, `gh skill` keys
-in the frontmatter, and `apm` lists the files that it wrote in `apm.lock.yaml`. All of it is text
-from elsewhere: a source in it is read as if it were typed. `skills` has the lock that is used here.
+in the frontmatter, and `apm` lists the files that it wrote in `apm.lock.yaml`. All of it is
+untrusted: a source in it is read as if it were typed. `skills` has the lock that is used here.
 
 What is installed stays as it is. A skill in the folder of a client moves to where skills are
 installed, and the client gets a link in its place.
@@ -71,7 +71,7 @@ def find_adoptable(
     wanted, place = set(tools), lock.place
     apm = _read_apm(place) if "apm" in wanted else []
     seen: dict[str, str] = {}
-    for client, folder in _folders(place, settings):
+    for client, folder in _list_folders(place, settings):
         name = os.path.basename(folder)
         try:
             record = _read_record(folder, place, apm, wanted)
@@ -119,7 +119,7 @@ def plan_adoption(skill: AdoptedSkill, place: InstallPlace) -> PlannedChange:
     )
 
 
-def _folders(place: InstallPlace, settings: Settings) -> Iterator[tuple[str, str]]:
+def _list_folders(place: InstallPlace, settings: Settings) -> Iterator[tuple[str, str]]:
     """Yield the folders of skills where they are installed, then those of other clients."""
     places = {os.path.realpath(place.skills): ""}
     for client in CLIENTS:
@@ -145,7 +145,7 @@ def _folders(place: InstallPlace, settings: Settings) -> Iterator[tuple[str, str
 
 def _skill_name(folder: str) -> str:
     """Return the name of the skill in a folder, which must be the one that it is installed in."""
-    name = _fields(folder).get("name")
+    name = _read_fields(folder).get("name")
     name = lock_name(name) if isinstance(name, str) else ""
     if name_fault(name) or folder_name(name) != os.path.basename(folder):
         raise ConfigError(
@@ -155,7 +155,7 @@ def _skill_name(folder: str) -> str:
     return name
 
 
-def _fields(folder: str) -> Mapping[str, object]:
+def _read_fields(folder: str) -> Mapping[str, object]:
     with Fence(folder) as fence:
         head = read_head(os.path.join(folder, SKILL_FILE), fence)
     return parse(head, path=folder, folder=os.path.basename(folder), derive=False).fields
@@ -181,10 +181,10 @@ def _read_record(
     folder: str, place: InstallPlace, apm: list[Mapping[str, Any]], wanted: set[ToolName]
 ) -> SkillRecord | None:
     readers: tuple[tuple[ToolName, Callable[[], SkillRecord | None]], ...] = (
-        ("openskills", lambda: _of_openskills(folder, place)),
-        ("clawhub", lambda: _of_clawhub(folder)),
-        ("gh", lambda: _of_gh(folder)),
-        ("apm", lambda: _of_apm(folder, place, apm)),
+        ("openskills", lambda: _read_openskills(folder, place)),
+        ("clawhub", lambda: _read_clawhub(folder)),
+        ("gh", lambda: _read_gh(folder)),
+        ("apm", lambda: _read_apm_record(folder, place, apm)),
     )
     for tool, read in readers:
         if tool in wanted and (found := read()) is not None:
@@ -206,19 +206,19 @@ def _read_document(folder: str, name: str) -> Mapping[str, Any] | None:
     return document
 
 
-def _of_openskills(folder: str, place: InstallPlace) -> SkillRecord | None:
+def _read_openskills(folder: str, place: InstallPlace) -> SkillRecord | None:
     document = _read_document(folder, ".openskills.json")
     if document is None:
         return None
     if document.get("sourceType") == "local":
-        path = _text(document, "localPath")
+        path = _read_text(document, "localPath")
         reference = parse_source(path if os.path.isabs(path) else f"./{path}", folder=place.base)
         return SkillRecord("openskills", reference, SKILL_FILE)
-    reference = parse_source(_text(document, "repoUrl"))
+    reference = parse_source(_read_text(document, "repoUrl"))
     return SkillRecord("openskills", reference, _skill_path(document.get("subpath") or ""))
 
 
-def _of_clawhub(folder: str) -> SkillRecord | None:
+def _read_clawhub(folder: str) -> SkillRecord | None:
     document = _read_document(folder, ".clawhub/origin.json")
     if document is None:
         return None
@@ -227,14 +227,16 @@ def _of_clawhub(folder: str) -> SkillRecord | None:
         raise ConfigError(
             f"{folder} comes from the registry {one_line(str(registry))!r}, which is not known"
         )
-    return SkillRecord("clawhub", parse_source(f"clawhub:{_text(document, 'slug')}"), SKILL_FILE)
+    return SkillRecord(
+        "clawhub", parse_source(f"clawhub:{_read_text(document, 'slug')}"), SKILL_FILE
+    )
 
 
-def _of_gh(folder: str) -> SkillRecord | None:
-    metadata = _fields(folder).get("metadata")
+def _read_gh(folder: str) -> SkillRecord | None:
+    metadata = _read_fields(folder).get("metadata")
     if not isinstance(metadata, dict) or "github-repo" not in metadata:
         return None
-    reference = parse_source(_text(metadata, "github-repo"))
+    reference = parse_source(_read_text(metadata, "github-repo"))
     ref = metadata.get("github-pinned") or metadata.get("github-ref") or ""
     if not isinstance(ref, str):
         raise ConfigError(f"{folder}/{SKILL_FILE}: `metadata.github-ref` is not a text")
@@ -257,7 +259,7 @@ def _read_apm(place: InstallPlace) -> list[Mapping[str, Any]]:
     return [one for one in listed if isinstance(one, dict)]
 
 
-def _of_apm(
+def _read_apm_record(
     folder: str, place: InstallPlace, dependencies: Iterable[Mapping[str, Any]]
 ) -> SkillRecord | None:
     relative = os.path.relpath(folder, os.path.realpath(place.base))
@@ -270,7 +272,7 @@ def _of_apm(
             for file in written
         ):
             continue
-        reference = parse_source(_text(one, "repo_url"))
+        reference = parse_source(_read_text(one, "repo_url"))
         ref, commit = one.get("resolved_ref"), one.get("resolved_commit")
         if isinstance(ref, str) and ref and ref != commit:
             reference = reference._replace(ref=check_ref(ref, reference.source))
@@ -285,16 +287,16 @@ def _of_apm(
     return None
 
 
-def _text(document: Mapping[str, Any], key: str) -> str:
+def _read_text(document: Mapping[str, Any], key: str) -> str:
     value = document.get(key)
     if not isinstance(value, str) or not value:
-        raise ConfigError(f"what the tool wrote has no text `{key}`")
+        raise ConfigError(f"the tool's record has no text `{key}`")
     return value
 
 
 def _skill_path(folder: object) -> str:
     """Return the path of the SKILL.md in a folder of the source."""
     if not isinstance(folder, str):
-        raise ConfigError("what the tool wrote names no folder of the source")
+        raise ConfigError("the tool's record names no folder of the source")
     path = folder.strip("/").removesuffix(SKILL_FILE).rstrip("/")
     return check_relative(f"{path}/{SKILL_FILE}" if path else SKILL_FILE)

@@ -1,7 +1,7 @@
 """The store of fetched skills, keyed by content, in a folder that is never searched for skills.
 
-A folder is hashed again on each use, and discarded if it changed. What was not
-used for longest goes first when the store is full.
+A folder is hashed again on each use, and discarded if it changed. When the store
+is full, the least recently used goes first.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def keep_skill(folder: str, settings: Settings, source: str = "") -> StoredSkill
 
 
 def check_installable(folder: str, hashes: FolderHashes) -> None:
-    """Raise SourceError for a folder without a SKILL.md of its own."""
+    """Raise SourceError for a folder that has no SKILL.md."""
     found = [file for file in hashes.files if is_skill_file(file.path)]
     if not found:
         raise SourceError(folder, "has no SKILL.md")
@@ -124,7 +124,7 @@ def stored_skill(
     """Yield the folder of a stored skill, which stays until the end of the block.
 
     `fetch` returns a folder to copy it from if the store lacks it. SourceError if that holds
-    something else. `name` is that of the folder, where a reader takes the skill's from it.
+    something else. `name` is the folder's name, for readers that take the skill's name from it.
     """
 
     def fill(path: str) -> None:
@@ -133,7 +133,7 @@ def stored_skill(
         if not _is_whole(path, stored):
             remove_tree(path)
             raise SourceError(
-                "its source", f"holds something else than what is locked, {stored.content_digest}"
+                "its source", f"has other content than the lock, {stored.content_digest}"
             )
 
     with kept_folder(

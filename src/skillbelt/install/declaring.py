@@ -32,9 +32,9 @@ ResolvePackages = Callable[[str, str, Mapping[str, object]], ResolvedPackages]
 
 
 def find_declaring(folder: str) -> list[str]:
-    """Return scripts that a run would find declared packages for; "" stands for the whole skill.
+    """Return scripts that a run would find declared packages for; "" means the whole skill.
 
-    Those are scripts with a block of their own, and for each list one that may lie beside it.
+    Those are scripts with their own block, and for each list one script that may be beside it.
     """
     try:
         with SkillTree(folder) as tree:

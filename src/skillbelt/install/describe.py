@@ -57,11 +57,11 @@ def describe_abilities(folder: str) -> SkillAbilities:
         files=len(files),
         bytes=sum(file.size for file in plain),
         scripts=tuple(one.path for one in plain if _is_script(one.path, one.executable)),
-        programs=_lines((*needs.bins, *needs.any_bins)),
-        packages=_lines(_packages(folder)),
-        secrets=_lines((*needs.env, *needs.optional_env)),
-        hosts=_lines(declared_hosts(skill)),
-        tools=_lines(front.allowed_tools),
+        programs=_unique_lines((*needs.bins, *needs.any_bins)),
+        packages=_unique_lines(_read_packages(folder)),
+        secrets=_unique_lines((*needs.env, *needs.optional_env)),
+        hosts=_unique_lines(declared_hosts(skill)),
+        tools=_unique_lines(front.allowed_tools),
         links=tuple(file.path for file in files if file.kind == "link"),
     )
 
@@ -70,11 +70,11 @@ def _is_script(path: str, executable: bool) -> bool:
     return executable or path.lower().endswith(_SCRIPTS)
 
 
-def _lines(texts: Iterable[str]) -> tuple[str, ...]:
+def _unique_lines(texts: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(one_line(text) for text in texts))
 
 
-def _packages(folder: str) -> Sequence[str]:
+def _read_packages(folder: str) -> Sequence[str]:
     try:
         needs = needs_of(folder)
     except (RunRefused, PathEscape, OSError) as error:
@@ -90,7 +90,7 @@ def describe_offer(offer: SkillOffer) -> Iterator[tuple[str, str]]:
     commit = f" at {offer.fetched.commit[:12]}" if offer.fetched.commit else ""
     yield "from", f"{offer.fetched.reference.source}{commit} ({offer.fetched.skill_path})"
     yield from _describe_judged(offer.judged)
-    yield "files", f"{_count(can.files, 'file')}, {_count(can.bytes, 'byte')}"
+    yield "files", f"{_count_noun(can.files, 'file')}, {_count_noun(can.bytes, 'byte')}"
     for label, values in (
         ("scripts", can.scripts),
         ("programs", can.programs),
@@ -101,7 +101,7 @@ def describe_offer(offer: SkillOffer) -> Iterator[tuple[str, str]]:
         ("links", can.links),
     ):
         if values:
-            yield label, _list(values)
+            yield label, _join_names(values)
     if not any((can.scripts, can.programs, can.packages, can.secrets, can.hosts, can.tools)):
         yield "can", "only give instructions: it has no scripts and declares no needs"
     errors = sum(one.severity == "error" for one in findings)
@@ -109,7 +109,7 @@ def describe_offer(offer: SkillOffer) -> Iterator[tuple[str, str]]:
     can_do = summarize(offer.judged.scanned.statement)
     if can_do:
         yield "undeclared", can_do
-    said = f"{_count(errors, 'error')}, {_count(warnings, 'warning')}"
+    said = f"{_count_noun(errors, 'error')}, {_count_noun(warnings, 'warning')}"
     yield "check", said if errors or warnings else "passed"
     if offer.current and not offer.is_installed:
         for label, values in (
@@ -118,7 +118,7 @@ def describe_offer(offer: SkillOffer) -> Iterator[tuple[str, str]]:
             ("removed", files.removed),
         ):
             if values:
-                yield label, _list(values)
+                yield label, _join_names(values)
 
 
 def _describe_judged(judged: JudgedSkill) -> Iterator[tuple[str, str]]:
@@ -143,12 +143,12 @@ def describe_news(
     before = describe_abilities(place_folder) if is_there else SkillAbilities()
     for label, names in zip(files._fields, files, strict=True):
         if names:
-            yield label, _list(names)
+            yield label, _join_names(names)
     for label in ("scripts", "programs", "packages", "secrets", "hosts", "tools", "links"):
         known = set(getattr(before, label))
         new = [one for one in getattr(now, label) if one not in known]
         if new:
-            yield f"new {label}", _list(new)
+            yield f"new {label}", _join_names(new)
     if can_do := _summarize_new(version, place_folder if is_there else "", settings):
         yield "new" if is_there else "undeclared", can_do
 
@@ -166,10 +166,10 @@ def _summarize_new(version: NewVersion, place_folder: str, settings: Settings) -
     return summarize(statement, known).removeprefix("New: ")  # the label says it
 
 
-def _count(number: int, noun: str) -> str:
+def _count_noun(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
-def _list(values: Sequence[str]) -> str:
+def _join_names(values: Sequence[str]) -> str:
     more = f" and {len(values) - _MOST_LISTED} more" if len(values) > _MOST_LISTED else ""
     return ", ".join(map(one_line, values[:_MOST_LISTED])) + more

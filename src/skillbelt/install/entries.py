@@ -122,7 +122,7 @@ def install_request(entries: Iterable[LockEntry]) -> Request:
     wanted = tuple(entries)
     names = ", ".join(entry.name for entry in wanted)
     what = "the skill" if len(wanted) == 1 else "the skills"
-    sources = ", ".join(dict.fromkeys(_shown_source(entry) for entry in wanted))
+    sources = ", ".join(dict.fromkeys(_describe_source(entry) for entry in wanted))
     return Request(
         type="install",
         patterns=tuple(
@@ -133,7 +133,7 @@ def install_request(entries: Iterable[LockEntry]) -> Request:
     )
 
 
-def _shown_source(entry: LockEntry) -> str:
+def _describe_source(entry: LockEntry) -> str:
     """Return the source of an entry, with the address that is opened if that is different.
 
     A lock may come from a stranger, and can give any address a good name.

@@ -66,7 +66,7 @@ class OpenSource(NamedTuple):
         for name in wanted:
             if name != "*" and not choose_skills(chosen, [name]):
                 self.tree.rest()
-                raise self._no_skill(name)
+                raise self._refuse_name(name)
         return chosen
 
     def take_alone(self, skill: FoundSkill) -> FetchedSkill:
@@ -77,7 +77,7 @@ class OpenSource(NamedTuple):
             self.tree.rest()
 
     def take(self, skill: FoundSkill) -> FetchedSkill:
-        """Copy one skill into a folder of its own; raises SourceFailure.
+        """Copy one skill into a separate folder; raises SourceFailure.
 
         The source stays open: the caller ends with `tree.rest()`.
         """
@@ -104,7 +104,7 @@ class OpenSource(NamedTuple):
             provenance=self.provenance,
         )
 
-    def _no_skill(self, name: str) -> SourceFailure:
+    def _refuse_name(self, name: str) -> SourceFailure:
         known = [skill.name for skill in self.found.skills]
         near = closest(name, known)
         word = shell_word(self.reference.typed or self.reference.source)
@@ -163,7 +163,7 @@ def open_source(
         reference, commit = found.reference, commit or found.commit
     say, names = progress or (lambda _: None), tuple(wanted)
     try:
-        opened = _open(reference, settings, into, commit, say)
+        opened = _open_reference(reference, settings, into, commit, say)
         skills = SourceSkills(())
         try:
             skills = _find(opened.tree, reference, skill_path, names)
@@ -178,7 +178,7 @@ def open_source(
         error.remedy = remedy_of(error)
         raise
     if not skills.skills:
-        raise _nothing(reference, skills)
+        raise _refuse_empty(reference, skills)
     return opened._replace(found=skills)
 
 
@@ -196,7 +196,7 @@ def _find(
     return find_skills(tree, reference.subpath, internal=bool(reference.skill), wanted=wanted)
 
 
-def _nothing(reference: SourceReference, found: SourceSkills) -> SourceFailure:
+def _refuse_empty(reference: SourceReference, found: SourceSkills) -> SourceFailure:
     why = "; ".join(f"{one.path}: {one.reason}" for one in found.skipped[:3])
     where = f" in {reference.subpath!r}" if reference.subpath else ""
     if reference.kind == "local" and _is_bare(reference.url):
@@ -215,7 +215,7 @@ def _nothing(reference: SourceReference, found: SourceSkills) -> SourceFailure:
     )
 
 
-def _open(
+def _open_reference(
     reference: SourceReference, settings: Settings, into: str, commit: str, say: Progress
 ) -> OpenSource:
     if reference.kind == "local":
@@ -235,13 +235,13 @@ def _open(
     if reference.kind in _PULLED:
         say(f"fetching {redact(reference.url)}")
         pulled = _load("pulled").pull_source(reference, settings, into)
-        return _new(pulled.reference, FolderTree(pulled.folder), into)._replace(
+        return _make_source(pulled.reference, FolderTree(pulled.folder), into)._replace(
             digests=pulled.digests
         )
     if reference.kind in ("oci", "clawhub"):
         say(f"fetching {reference.source}")
         fetched = _load("online").fetch(reference, settings, into)
-        return _new(reference, FolderTree(fetched.folder), into)._replace(
+        return _make_source(reference, FolderTree(fetched.folder), into)._replace(
             provenance=fetched.provenance
         )
     raise SourceFailure(
@@ -252,7 +252,7 @@ def _open(
     )
 
 
-def _new(reference: SourceReference, tree: SourceTree, into: str) -> OpenSource:
+def _make_source(reference: SourceReference, tree: SourceTree, into: str) -> OpenSource:
     deadline = Deadline(reference.source, git.GIT_TIMEOUT_SECONDS)
     return OpenSource(
         reference=reference,
@@ -274,7 +274,7 @@ def _open_folder(reference: SourceReference, folder: str, into: str) -> OpenSour
             code="source-unreadable",
             remedy="check the path; a repository on GitHub is written owner/repo",
         )
-    return _new(reference, FolderTree(folder), into)
+    return _make_source(reference, FolderTree(folder), into)
 
 
 def _is_repository(folder: str) -> bool:
@@ -294,7 +294,7 @@ def _open_git(
     deadline = Deadline(reference.source, git.GIT_TIMEOUT_SECONDS)
     wanted = GitFetch(url=reference.url, ref=reference.ref, commit=commit)
     say(f"fetching {redact(reference.url)}")
-    for number, one in enumerate(_addresses(wanted, settings, deadline)):
+    for number, one in enumerate(_list_addresses(wanted, settings, deadline)):
         folder = os.path.join(into, f"git-{number}")
         os.mkdir(folder, 0o700)
         try:
@@ -303,25 +303,25 @@ def _open_git(
         except RedirectedRepository:
             if number:
                 raise
-    return _new(reference, tree, into)._replace(
-        commit=tree.commit, budget=PullBudget(deadline), provenance=_provenance(tree)
+    return _make_source(reference, tree, into)._replace(
+        commit=tree.commit, budget=PullBudget(deadline), provenance=_make_provenance(tree)
     )
 
 
-def _provenance(tree: GitTree) -> Mapping[str, object]:
+def _make_provenance(tree: GitTree) -> Mapping[str, object]:
     if not tree.time:
         return {}
     when = time.gmtime(min(tree.time, _LATEST))
     return {"committedAt": time.strftime("%Y-%m-%dT%H:%M:%SZ", when)}
 
 
-def _addresses(wanted: GitFetch, settings: Settings, deadline: Deadline) -> Iterator[GitFetch]:
+def _list_addresses(wanted: GitFetch, settings: Settings, deadline: Deadline) -> Iterator[GitFetch]:
     """Yield the address with its host checked, then the one that its server redirects to.
 
     Git's own redirects are off: it would follow them to any host.
     """
     if scheme_of(wanted.url) not in ("http", "https"):
-        # ssh identifies hosts by their keys, and resolves aliases of its own configuration.
+        # ssh identifies hosts by their keys, and resolves aliases from its configuration.
         yield wanted
         return
     online, private = _load("online"), settings.private_sources

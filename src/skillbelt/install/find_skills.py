@@ -3,7 +3,7 @@
 A SKILL.md at the top is the only skill. Otherwise the folders that hold skills by custom are
 searched, then those that a marketplace or a plugin declares; and only if there is nothing in them,
 every folder down to five levels. Of two skills with one name the one counts whose folder has that
-name and lies where skills are by custom, otherwise the first. (`skills` always takes the first.) So
+name and is where skills are by custom, otherwise the first. (`skills` always takes the first.) So
 one skill is found by its folder, without a look at all others.
 """
 
@@ -135,7 +135,7 @@ def _parse_skill(data: bytes, folder: str, path: str) -> FoundSkill | SkippedSki
     name = lock_name(written)
     if fault := name_fault(name):
         shown = shorten(one_line(name), 80)
-        return SkippedSkill(path, f"its name {shown!r} {fault}; its author must write another")
+        return SkippedSkill(path, f"its name {shown!r} {fault}; its author must choose another")
     metadata = fields.get("metadata")
     internal = isinstance(metadata, dict) and str(metadata.get("internal")).lower() == "true"
     return FoundSkill(
@@ -146,7 +146,7 @@ def _parse_skill(data: bytes, folder: str, path: str) -> FoundSkill | SkippedSki
     )
 
 
-def _below(folder: str, name: str) -> str:
+def _join_name(folder: str, name: str) -> str:
     """Join a folder and an entry name of the tree."""
     return f"{folder}/{name}" if folder else name
 
@@ -177,10 +177,10 @@ class _Search:
             self._add(self._top)
             if self.found and not whole:
                 return
-        places = list(dict.fromkeys(self._candidates()))
+        places = list(dict.fromkeys(self._find_candidates()))
         self._add_all(places)
         if whole or not (self.found or (places and self._wanted)):
-            self._add_all(list(self._everywhere(self._top, 0)))
+            self._add_all(list(self._walk_all(self._top, 0)))
 
     def find_direct(self, names: Sequence[str]) -> bool:
         """Look for skills in folders of their names; return whether that found all of them."""
@@ -189,7 +189,7 @@ class _Search:
         for name in names:
             if name_fault(name):
                 return False
-            for folder in (_below(place, name) for place in self._places()):
+            for folder in (_join_name(place, name) for place in self._list_places()):
                 if self._holds_skill(folder):
                     self._add(folder)
                     if folder in (one.folder for one in self.found.values() if one.name == name):
@@ -200,7 +200,7 @@ class _Search:
 
     def _add_all(self, places: Sequence[str]) -> None:
         """Add the skills of these folders, in this order."""
-        self._tree.prepare(_below(place, SKILL_FILE) for place in places)
+        self._tree.prepare(_join_name(place, SKILL_FILE) for place in places)
         for place in places:
             if not self._wanted or self._may_be_wanted(place):
                 self._add(place)
@@ -208,20 +208,20 @@ class _Search:
     def _may_be_wanted(self, folder: str) -> bool:
         """Whether the skill of a folder may have a wanted name, without parsing its YAML."""
         try:
-            data = read_file(self._tree, _below(folder, SKILL_FILE), MAX_SKILL_FILE_BYTES)
+            data = read_file(self._tree, _join_name(folder, SKILL_FILE), MAX_SKILL_FILE_BYTES)
         except Refusal:
             return True
         plain = _PLAIN_NAME.match(data)
         return plain is None or plain[1].decode() in self._wanted
 
-    def _candidates(self) -> Iterator[str]:
+    def _find_candidates(self) -> Iterator[str]:
         """Yield the folders with a SKILL.md in the conventional and the declared places."""
         self._tree.list_all()
         custom = frozenset(join(self._top, place) for place in _CUSTOM)
-        for place in self._places():
+        for place in self._list_places():
             yield from self._walk(place, _DEEP if place in custom else 1)
 
-    def _places(self) -> Sequence[str]:
+    def _list_places(self) -> Sequence[str]:
         """Return the folders that hold skills by convention or by declaration."""
         custom = (join(self._top, place) for place in _CUSTOM)
         return (self._top, *custom, *self._plugins.places)
@@ -230,23 +230,23 @@ class _Search:
         for item in self._tree.items(folder):
             if item.kind != "folder":
                 continue
-            child = _below(folder, item.name)
+            child = _join_name(folder, item.name)
             if self._holds_skill(child):
                 yield child
             elif depth < deepest and item.name not in _SKIPPED:
                 yield from self._walk(child, deepest, depth + 1)
 
-    def _everywhere(self, folder: str, depth: int) -> Iterator[str]:
+    def _walk_all(self, folder: str, depth: int) -> Iterator[str]:
         if depth > _MAX_DEPTH:
             return
         if self._holds_skill(folder):
             yield folder
         for item in self._tree.items(folder):
             if item.kind == "folder" and item.name not in _SKIPPED:
-                yield from self._everywhere(_below(folder, item.name), depth + 1)
+                yield from self._walk_all(_join_name(folder, item.name), depth + 1)
 
     def _holds_skill(self, folder: str) -> bool:
-        return self._tree.is_file(_below(folder, SKILL_FILE))
+        return self._tree.is_file(_join_name(folder, SKILL_FILE))
 
     def _add(self, folder: str) -> None:
         if folder in self._read:
@@ -258,9 +258,9 @@ class _Search:
         elif skill.internal and not self._internal:
             self.skipped.append(SkippedSkill(skill.skill_path, "it is internal to its project"))
         elif not self._is_installed(skill):
-            self._take(skill._replace(plugin=self._plugins.name_of(folder)))
+            self._take_skill(skill._replace(plugin=self._plugins.name_of(folder)))
 
-    def _take(self, skill: FoundSkill) -> None:
+    def _take_skill(self, skill: FoundSkill) -> None:
         """Add a skill; of two with one name, the one in the folder of that name."""
         first = self.found.get(skill.name)
         if first is None:
@@ -273,7 +273,7 @@ class _Search:
 
     def _is_direct(self, skill: FoundSkill) -> bool:
         parent, _, last = skill.folder.rpartition("/")
-        return last == skill.name and parent in self._places()
+        return last == skill.name and parent in self._list_places()
 
     def _is_installed(self, skill: FoundSkill) -> bool:
         """Whether the lock of the source lists it: the source installed it from elsewhere."""
@@ -282,10 +282,10 @@ class _Search:
         if not any(f"{skill.folder}/".startswith(f"{place}/") for place in CLIENT_FOLDERS):
             return False
         names = (skill.name, posixpath.basename(skill.folder))
-        return any(_plain(name) in self._locked for name in names)
+        return any(_normalize_name(name) in self._locked for name in names)
 
 
-def _plain(name: str) -> str:
+def _normalize_name(name: str) -> str:
     return re.sub(r"[\s_]+", "-", name.lower())
 
 
@@ -293,7 +293,7 @@ def _locked_names(tree: SourceTree) -> Iterator[str]:
     document = read_manifest(tree, LOCK_NAME)
     entries = document.get("skills") if isinstance(document, dict) else None
     if isinstance(entries, dict):
-        yield from map(_plain, entries)
+        yield from map(_normalize_name, entries)
 
 
 def read_manifest(tree: SourceTree, path: str) -> Any:
@@ -332,7 +332,7 @@ class _Plugins:
             return
         for plugin in plugins:
             source = plugin.get("source", "./") if isinstance(plugin, dict) else None
-            if _is_relative(source) and (place := self._inside(root, source)) is not None:
+            if _is_relative(source) and (place := self._resolve_inside(root, source)) is not None:
                 yield from self._plugin(place, plugin)
 
     def _codex_marketplace(self, tree: SourceTree, document: Any) -> Iterator[str]:
@@ -341,7 +341,7 @@ class _Plugins:
             source = plugin.get("source") if isinstance(plugin, dict) else None
             if isinstance(source, dict) and source.get("source") == "local":
                 source = source.get("path")
-            place = self._inside(source) if _is_relative(source) else None
+            place = self._resolve_inside(source) if _is_relative(source) else None
             if place is not None:
                 declared = read_manifest(tree, join(place, _CODEX_PLUGIN))
                 own = declared if isinstance(declared, dict) else {}
@@ -354,7 +354,7 @@ class _Plugins:
         name, skills = document.get("name"), document.get("skills")
         named = [skills] if isinstance(skills, str) else skills
         for path in named if isinstance(named, list) else ():
-            place = self._inside(path, base=base) if _is_relative(path) else None
+            place = self._resolve_inside(path, base=base) if _is_relative(path) else None
             if place is None:
                 continue
             yield posixpath.dirname(place)
@@ -364,7 +364,7 @@ class _Plugins:
                 self._names[place] = one_line(name)
         yield join(base, "skills")
 
-    def _inside(self, *paths: str, base: str | None = None) -> str | None:
+    def _resolve_inside(self, *paths: str, base: str | None = None) -> str | None:
         """Resolve relative paths to a folder; None if they lead out of the source."""
         start = self._top if base is None else base
         joined = posixpath.normpath(posixpath.join(start or ".", *paths))

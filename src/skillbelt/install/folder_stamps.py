@@ -57,7 +57,7 @@ class FolderStamps:
         Like `hash_folder` with `partial`: SourceError for a folder that cannot be read.
         """
         started = time.time_ns()
-        before = _stamp(folder)
+        before = _make_stamp(folder)
         known = self._known.get(folder)
         if known and before and not self._full and known[:] == (before.text, *(expected or ())):
             return FolderHashes(
@@ -66,7 +66,7 @@ class FolderStamps:
         hashes = hash_folder(folder, partial=True)
         settled = before and started - before.newest_ns >= TICK_NS and not hashes.problems
         # A folder that changed while it was read has another stamp now.
-        if before and settled and _stamp(folder) == before:
+        if before and settled and _make_stamp(folder) == before:
             self._known[folder] = StampedFolder(
                 stamp=before.text,
                 content_digest=hashes.content_digest,
@@ -83,7 +83,7 @@ class FolderStamps:
             replace_file(self._path, json.dumps(rows).encode())
 
 
-def _stamp(folder: str) -> TreeStamp | None:
+def _make_stamp(folder: str) -> TreeStamp | None:
     try:
         with SkillTree(folder) as tree:
             return stamp_of(tree.entries())

@@ -140,7 +140,7 @@ def scheme_of(url: str) -> str:
 
 
 class GitRepository:
-    """A bare repository of our own in an empty folder, and git with a fixed environment."""
+    """Our bare repository in an empty folder, and git with a fixed environment."""
 
     def __init__(self, folder: str, fetch: GitFetch, deadline: Deadline) -> None:
         self._git, self._fetch, self._deadline = find_git(), fetch, deadline
@@ -203,16 +203,16 @@ class GitRepository:
     def fetch_commit(self) -> str:
         """Fetch the commit without files; return its id. Raises SourceFailure.
 
-        The branch of a repository on this disk is read where it lies. A commit that the caller
+        The branch of a repository on this disk is read in place. A commit that the caller
         names is fetched also then: git compares what it fetches with its ids.
         """
         fetch = self._fetch
         if not fetch.commit and (found := find_local(local_repository(fetch.url), fetch.ref)):
             self._objects, commit = found
-            self._fit_hash(commit)
+            self._choose_hash(commit)
             return commit
-        self._fit_hash(fetch.commit or fetch.ref)
-        wanted = [fetch.commit] if fetch.commit else list(_candidates(fetch.ref))
+        self._choose_hash(fetch.commit or fetch.ref)
+        wanted = [fetch.commit] if fetch.commit else list(_list_candidates(fetch.ref))
         for number, name in enumerate(wanted):
             try:
                 self._run_fetch("--depth=1", "--filter=blob:none", "origin", name)
@@ -223,7 +223,7 @@ class GitRepository:
                 return fetch.commit or fetch.ref
             except _OtherHash as error:
                 if self._has_long_ids:  # a server can say so again and again
-                    raise _failure(fetch.url, str(error)) from None
+                    raise _make_failure(fetch.url, str(error)) from None
                 self._use_sha256()
                 return self.fetch_commit()
             except _MissingRef as error:
@@ -232,10 +232,10 @@ class GitRepository:
         with open(os.path.join(self._own, "FETCH_HEAD"), encoding="ascii") as file:
             first = file.read(64).split()
         if not first or not _HASH.fullmatch(first[0]):
-            raise _failure(fetch.url, "git fetched no commit")
+            raise _make_failure(fetch.url, "git fetched no commit")
         return first[0]
 
-    def _fit_hash(self, name: str) -> None:
+    def _choose_hash(self, name: str) -> None:
         if _HASH.fullmatch(name) and len(name) > _SHA1_DIGITS:
             self._use_sha256()
 
@@ -274,7 +274,7 @@ class GitRepository:
         try:
             self._run_fetch(*words, before=before, stdin=stdin)
         except _ServerAnswer as error:
-            raise _failure(self._fetch.url, str(error)) from None
+            raise _make_failure(self._fetch.url, str(error)) from None
 
     def _run_fetch(self, *words: str, before: Sequence[str] = (), stdin: str = "") -> None:
         if not os.path.isdir(self._own):
@@ -292,7 +292,7 @@ class GitRepository:
             "--no-auto-maintenance",
             *words,
         ]
-        with _scratch_file(self._own) as errors, _scratch_file(self._own) as given:
+        with _open_scratch_file(self._own) as errors, _open_scratch_file(self._own) as given:
             given.write(stdin.encode("ascii"))
             given.seek(0)
             code = self._wait(command, given, errors)
@@ -344,7 +344,7 @@ class _GitReader:
         self, command: Sequence[str], environment: Mapping[str, str], stdin: Iterable[str] | None
     ) -> None:
         """Start git with these lines as its input; with None, `ask` writes them."""
-        with _scratch_file(environment["GIT_DIR"]) as given:
+        with _open_scratch_file(environment["GIT_DIR"]) as given:
             given.write("".join(f"{line}\n" for line in stdin or ()).encode("ascii"))
             given.seek(0)
             self.process = subprocess.Popen(
@@ -368,20 +368,20 @@ class _GitReader:
         self._watch.join()
         _end(self.process)
 
-    def _too_early(self) -> Exception:
+    def _explain_early_end(self) -> Exception:
         """Return the error for an early EOF: the deadline, or a failure of git."""
         self._deadline.check()
-        return _failure(self._url, "git ended too early")
+        return _make_failure(self._url, "git ended too early")
 
     def ask(self, name: str) -> None:
-        """Request an object; does nothing if all names were given at the start."""
+        """Request an object; do nothing if all names were given at the start."""
         if self.process.stdin is None:
             return
         try:
             self.process.stdin.write(f"{name}\n".encode("ascii"))
             self.process.stdin.flush()
         except BrokenPipeError:
-            raise self._too_early() from None
+            raise self._explain_early_end() from None
 
     def __enter__(self) -> _GitReader:
         return self
@@ -407,7 +407,7 @@ class _GitReader:
         assert self.process.stdout is not None
         found = self.process.stdout.readline(4096)
         if not found:
-            raise self._too_early()
+            raise self._explain_early_end()
         return found
 
     def take(self, count: int) -> bytes:
@@ -415,7 +415,7 @@ class _GitReader:
         assert self.process.stdout is not None
         data = self.process.stdout.read(count)
         if len(data) < count:
-            raise self._too_early()
+            raise self._explain_early_end()
         return data
 
     def rest(self, most: int) -> bytes:
@@ -430,7 +430,7 @@ class _GitReader:
                 raise Refusal(f"the list of its files has more than {most} bytes")
         if self.process.wait() != 0:
             self._deadline.check()
-            raise _failure(self._url, "git cannot read the commit")
+            raise _make_failure(self._url, "git cannot read the commit")
         return b"".join(parts)
 
 
@@ -462,23 +462,23 @@ class GitTree:
             self._asked.end()
             self._asked = None
 
-    def _reader(self) -> _GitReader:
+    def _open_reader(self) -> _GitReader:
         if self._asked is None:
             self._asked = self._repository.read("cat-file", "--batch", stdin=None)
         return self._asked
 
     def _read_commit(self, commit: str) -> tuple[str, str, int]:
         """Return the ids of the commit and of its tree, and its time; tags are peeled."""
-        git = self._reader()
+        git = self._open_reader()
         git.ask(f"{commit}^{{commit}}")
         words = git.line().split()
         if len(words) != 3 or words[1] != b"commit":
-            raise _failure(self._url, "the ref does not name a commit")
+            raise _make_failure(self._url, "the ref does not name a commit")
         text = git.take(int(words[2]) + 1)
         first, *others = text.partition(b"\n\n")[0].split(b"\n")
         key, _, tree = first.partition(b" ")
         if key != b"tree" or not _HASH.fullmatch(tree.decode("latin-1")):
-            raise _failure(self._url, "the commit is damaged")
+            raise _make_failure(self._url, "the commit is damaged")
         lines = (one for one in others if one.startswith(b"committer "))
         when = next(lines, b"").rpartition(b"> ")[2].partition(b" ")[0]
         time = int(when) if when.isdigit() and len(when) < _TIME_DIGITS else 0
@@ -522,11 +522,11 @@ class GitTree:
         return found
 
     def _read_tree(self, identifier: str) -> Iterator[tuple[str, bytes, str]]:
-        git = self._reader()
+        git = self._open_reader()
         git.ask(identifier)
         words = git.line().split()
         if len(words) != 3 or words[1] != b"tree" or int(words[2]) > _MAX_LISTING_BYTES:
-            raise _failure(self._url, "git cannot read the commit")
+            raise _make_failure(self._url, "git cannot read the commit")
         size = int(words[2])
         data, form = git.take(size + 1), _TREE_ENTRY[len(identifier)]
         whole = 0
@@ -535,7 +535,7 @@ class GitTree:
             whole += len(match[0])
             yield name.decode("utf-8", "surrogateescape"), mode.rjust(6, b"0"), digits.hex()
         if whole != size:
-            raise _failure(self._url, "a folder of the commit is damaged")
+            raise _make_failure(self._url, "a folder of the commit is damaged")
 
     def _find(self, path: str) -> tuple[bytes, str]:
         """Return the mode and the id of an entry; empty ones where there is none."""
@@ -558,7 +558,7 @@ class GitTree:
         """Whether there is a plain file."""
         return self._find(path)[0] in _FILES
 
-    def _id(self, path: str) -> str:
+    def _find_id(self, path: str) -> str:
         identifier = self._find(path)[1]
         if not identifier:
             raise Refusal(f"{path!r} is not a file in the repository")
@@ -566,11 +566,11 @@ class GitTree:
 
     def ready(self, path: str) -> bytes | None:
         """Return a file that was prepared; None for one that must be read."""
-        return self._kept.get(self._id(path))
+        return self._kept.get(self._find_id(path))
 
     def prepare(self, paths: Iterable[str]) -> None:
         """Read many small files at once and keep them."""
-        ids = dict.fromkeys(self._id(path) for path in paths)
+        ids = dict.fromkeys(self._find_id(path) for path in paths)
         wanted = [one for one in ids if one not in self._kept]
         missing = self._keep(wanted)
         if missing:
@@ -582,14 +582,14 @@ class GitTree:
         self._repository.fetch_objects(ids)
 
     @contextmanager
-    def _batch(self, ids: Sequence[str]) -> Iterator[_GitReader]:
+    def _open_batch(self, ids: Sequence[str]) -> Iterator[_GitReader]:
         """Yield a git process to read these objects from, in this order."""
         if len(ids) > _FEW:
             with self._repository.read("cat-file", "--batch", "--buffer", stdin=ids) as git:
                 yield git
             return
         try:
-            yield self._reader()
+            yield self._open_reader()
         except BaseException:
             self.rest()  # its next output may belong to the object that was not read to the end
             raise
@@ -599,7 +599,7 @@ class GitTree:
         missing: list[str] = []
         if not ids:
             return missing
-        with self._batch(ids) as git:
+        with self._open_batch(ids) as git:
             for one in ids:
                 git.ask(one)
                 data = git.whole(_MAX_KEPT_BYTES - self._kept_bytes)
@@ -614,19 +614,19 @@ class GitTree:
         """Yield the bytes of each file, in any order."""
         left = []
         for path in paths:
-            kept = self._kept.get(self._id(path))
+            kept = self._kept.get(self._find_id(path))
             if kept is None:
                 left.append(path)
             else:
                 yield path, iter((kept,))
-        yield from self._stream(left)
+        yield from self._read_stream(left)
 
-    def _stream(self, paths: Sequence[str]) -> Iterator[tuple[str, Iterator[bytes]]]:
+    def _read_stream(self, paths: Sequence[str]) -> Iterator[tuple[str, Iterator[bytes]]]:
         missing = yield from self._stream_known(paths)
         if missing:
-            self._fetch(dict.fromkeys(self._id(path) for path in missing))
+            self._fetch(dict.fromkeys(self._find_id(path) for path in missing))
             if still := (yield from self._stream_known(missing)):
-                raise _failure(self._url, f"the server does not give {still[0]!r}")
+                raise _make_failure(self._url, f"the server does not give {still[0]!r}")
 
     def _stream_known(
         self, paths: Sequence[str]
@@ -635,8 +635,8 @@ class GitTree:
         missing: list[str] = []
         if not paths:
             return missing
-        ids = [self._id(path) for path in paths]
-        with self._batch(ids) as git:
+        ids = [self._find_id(path) for path in paths]
+        with self._open_batch(ids) as git:
             for path, one in zip(paths, ids, strict=True):
                 git.ask(one)
                 words = git.line().split()
@@ -673,11 +673,13 @@ def fetch_tree(fetch: GitFetch, folder: str, deadline: Deadline) -> GitTree:
     repository = GitRepository(folder, fetch, deadline)
     tree = GitTree(repository, repository.fetch_commit(), fetch.url)
     if fetch.commit and tree.commit != fetch.commit:
-        raise _failure(fetch.url, f"the server gave the commit {tree.commit}, not {fetch.commit}")
+        raise _make_failure(
+            fetch.url, f"the server gave the commit {tree.commit}, not {fetch.commit}"
+        )
     return tree
 
 
-def _candidates(ref: str) -> Iterator[str]:
+def _list_candidates(ref: str) -> Iterator[str]:
     if not ref:
         yield "HEAD"
     elif _HASH.fullmatch(ref) or ref.startswith("refs/"):
@@ -702,8 +704,8 @@ def _write_sha256_config(folder: str) -> None:
         file.write(_SHA256_CONFIG)
 
 
-def _scratch_file(folder: str) -> IO[bytes]:
-    """Open a file without a name, in a folder of our own."""
+def _open_scratch_file(folder: str) -> IO[bytes]:
+    """Open a file without a name, in our folder."""
     path = os.path.join(folder, f"scratch-{os.urandom(6).hex()}")
     handle = os.open(path, NEW_FILE_TO_READ, 0o600)
     os.unlink(path)
@@ -772,7 +774,7 @@ class _NotById(_MissingRef):
 
 def _explain(url: str, said: str, code: int) -> Exception:
     """Turn the messages of git into an error."""
-    text = _last_words(said)
+    text = _extract_reason(said)
     lowered = said.lower()
     if "couldn't find remote ref" in lowered or "could not find remote branch" in lowered:
         return _MissingRef(text)
@@ -798,19 +800,17 @@ def _explain(url: str, said: str, code: int) -> Exception:
         return SourceFailure(
             url, reason, code="remote-too-large", remedy="give a smaller repository"
         )
-    return _failure(url, text or f"git ended with {code}")
+    return _make_failure(url, text or f"git ended with {code}")
 
 
 class RedirectedRepository(SourceFailure):
     """The server says that the repository is elsewhere."""
 
     def __init__(self, url: str) -> None:
-        super().__init__(
-            url, "is elsewhere now", code="remote-redirect", remedy="use the new address"
-        )
+        super().__init__(url, "has moved", code="remote-redirect", remedy="use the new address")
 
 
-def _last_words(said: str) -> str:
+def _extract_reason(said: str) -> str:
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     chosen = [line for line in lines if _TELLING.match(line)] or lines
     plain = (line.removeprefix("fatal: ").removeprefix("error: ").rstrip(".") for line in chosen)
@@ -819,7 +819,7 @@ def _last_words(said: str) -> str:
 
 def _unknown_ref(fetch: GitFetch) -> SourceFailure:
     if fetch.commit or _HASH.fullmatch(fetch.ref):
-        reason = f"has no commit {fetch.commit or fetch.ref}, or does not give it"
+        reason = f"has no commit {fetch.commit or fetch.ref}, or does not serve it"
         remedy = "its history may have been rewritten; ask its owner"
     else:
         what = f"no branch or tag {fetch.ref!r}" if fetch.ref else "no commit yet"
@@ -827,7 +827,7 @@ def _unknown_ref(fetch: GitFetch) -> SourceFailure:
     return SourceFailure(fetch.url, reason, code="git-ref", remedy=remedy)
 
 
-def _failure(url: str, reason: str) -> SourceFailure:
+def _make_failure(url: str, reason: str) -> SourceFailure:
     return SourceFailure(url, reason, code="git-failed", remedy="check the address and the network")
 
 
@@ -847,7 +847,7 @@ def find_local(folder: str, ref: str) -> tuple[str, str] | None:
     except OSError:
         return None
     try:
-        for name in _candidates(ref):
+        for name in _list_candidates(ref):
             found = _read_ref(handle, name)
             if found:
                 return objects, found

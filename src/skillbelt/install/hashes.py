@@ -198,22 +198,22 @@ def _sort_as_skills(shown: str, entries: Iterable[TreeEntry]) -> list[tuple[str,
             files.append((entry.path.replace("\\", "/"), entry))
     for path, _ in files:
         if any(character < " " or "\x7f" <= character < "\xa0" for character in path):
-            raise _unsortable(shown, path, "holds a control character")
+            raise _refuse_unsortable(shown, path, "holds a control character")
         try:
             path.encode()
         except UnicodeEncodeError:
-            raise _unsortable(shown, path, "is not UTF-8") from None
+            raise _refuse_unsortable(shown, path, "is not UTF-8") from None
     try:
         return sorted(files, key=cmp_to_key(_compare_rows))
     except _NotComparable as error:
-        raise _unsortable(shown, error.name, "is not ASCII") from None
+        raise _refuse_unsortable(shown, error.name, "is not ASCII") from None
 
 
 def _compare_rows(one: tuple[str, TreeEntry], other: tuple[str, TreeEntry]) -> int:
     return compare_names(one[0], other[0])
 
 
-def _unsortable(folder: str, path: str, reason: str) -> SourceError:
+def _refuse_unsortable(folder: str, path: str, reason: str) -> SourceError:
     error = SourceError(
         folder, f"the name {one_line(path)!r} {reason}, so its place in the hash is not known"
     )

@@ -1,7 +1,7 @@
 """The lock files: `skills-lock.json` of a project and `.skill-lock.json` of a user.
 
-Both are those of `skills` 1.7.4, byte for byte, so that either tool can go on with what the other
-wrote. What this product adds stands inside the entries, where the other tool keeps it; it drops
+Both are those of `skills` 1.7.4, byte for byte, so that either tool can continue with the files
+of the other. What this product adds is inside the entries, where the other tool keeps it; it drops
 these keys from an entry that it writes anew, which is how that is noticed.
 
 A file that is not a lock is an error and is never written to.
@@ -153,7 +153,7 @@ def find_place(settings: Settings, scope: InstallScope) -> InstallPlace:
 def read_lock(place: InstallPlace) -> SkillLock:
     """Read a lock; a missing one has no entries.
 
-    ConfigError, with the line and what to do, for a file that is none.
+    ConfigError, with the line and what to do, for a file that is not a lock.
     """
     data = _read(place.lock)
     if data is None:
@@ -181,7 +181,7 @@ def _lock_of(
     folders: dict[str, str] = {}
     for name, written in document["skills"].items():
         try:
-            entry = known.get(name) or _entry(name, written, place)
+            entry = known.get(name) or _read_entry(name, written, place)
             other = folders.setdefault(folder_name(name), name)
             if other != name:
                 raise ValueError(f"has the same folder as {other!r}")
@@ -195,16 +195,18 @@ def _lock_of(
 def _read(path: str) -> bytes | None:
     try:
         if stat.S_ISLNK(os.lstat(path).st_mode):
-            raise _fault(path, 0, "is a link", "put the file itself there")
+            raise _make_fault(path, 0, "is a link", "put the file itself there")
         data = read_handle(open_file(path), MAX_LOCK_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise _fault(
+        raise _make_fault(
             path, 0, f"cannot be read: {error.strerror or error}", "see its mode"
         ) from error
     if len(data) > MAX_LOCK_BYTES:
-        raise _fault(path, 0, f"is longer than {MAX_LOCK_BYTES:,} bytes", "restore it from git")
+        raise _make_fault(
+            path, 0, f"is longer than {MAX_LOCK_BYTES:,} bytes", "restore it from git"
+        )
     return data
 
 
@@ -214,24 +216,28 @@ def _parse(place: InstallPlace, data: bytes) -> dict[str, Any]:
     if marker:
         line = data.count(b"\n", 0, marker.start()) + 1
         remedy = f"resolve it, then {place.command('sync --check')}"
-        raise _fault(path, line, "has merge conflicts", remedy)
+        raise _make_fault(path, line, "has merge conflicts", remedy)
     try:
         document = read_json(data, unique=True)
     except BadJson as error:
-        raise _fault(path, *_where(data, error), "restore it from git or correct it") from error
+        raise _make_fault(
+            path, *_locate_error(data, error), "restore it from git or correct it"
+        ) from error
     if not isinstance(document, dict) or not isinstance(document.get("skills"), dict):
-        raise _fault(path, 1, "has no object `skills`", "restore it from git, or move it away")
+        raise _make_fault(path, 1, "has no object `skills`", "restore it from git, or move it away")
     version, wanted = document.get("version"), _VERSIONS[place.scope]
     if type(version) is not int or version != wanted:
         shown = shown_value(version)
-        raise _fault(
+        raise _make_fault(
             path,
             _line_of(data, b'"version"'),
             f"has version {shown}, and this skillbelt knows {wanted}",
             "use the tool that wrote it, or a newer skillbelt",
         )
     if len(document["skills"]) > MAX_LOCK_ENTRIES:
-        raise _fault(path, 0, f"has more than {MAX_LOCK_ENTRIES:,} skills", "split the project")
+        raise _make_fault(
+            path, 0, f"has more than {MAX_LOCK_ENTRIES:,} skills", "split the project"
+        )
     return document
 
 
@@ -240,7 +246,7 @@ def shown_value(value: object) -> str:
     return one_line(repr(value))[:80]
 
 
-def _where(data: bytes, error: BadJson) -> tuple[int, str]:
+def _locate_error(data: bytes, error: BadJson) -> tuple[int, str]:
     """Return the line of a parse error, 0 if unknown, and the message without it."""
     if error.key:
         key = json.dumps(error.key, ensure_ascii=False).encode("utf-8", "replace")
@@ -255,14 +261,14 @@ def _line_of(data: bytes, text: bytes) -> int:
     return data.count(b"\n", 0, max(data.find(text), 0)) + 1
 
 
-def _fault(path: str, line: int, reason: str, remedy: str) -> ConfigError:
+def _make_fault(path: str, line: int, reason: str, remedy: str) -> ConfigError:
     where = f"{path}:{line}" if line else path
     error = ConfigError(f"{where}: the lock {reason}; {remedy}. Nothing was written.")
     error.remedy = remedy
     return error
 
 
-def _entry(name: str, written: object, place: InstallPlace) -> LockEntry:
+def _read_entry(name: str, written: object, place: InstallPlace) -> LockEntry:
     """Return an entry; ValueError, with the reason, for an entry that no command may use."""
     if fault := name_fault(name):
         raise ValueError(f"is not the name of a skill: it {fault}")
@@ -271,7 +277,7 @@ def _entry(name: str, written: object, place: InstallPlace) -> LockEntry:
     values: dict[str, Any] = {}
     for field, key in (*_KEYS[place.scope], *OUR_KEYS):
         if key in written:
-            values[field] = _value(field, key, written[key])
+            values[field] = _read_value(field, key, written[key])
     if not values.get("source") or not values.get("source_type"):
         raise ValueError("has no `source` or no `sourceType`")
     if values.get("skill_path"):
@@ -279,7 +285,7 @@ def _entry(name: str, written: object, place: InstallPlace) -> LockEntry:
     return LockEntry(name=name, written=written, **values)
 
 
-def _value(field: str, key: str, value: object) -> Any:
+def _read_value(field: str, key: str, value: object) -> Any:
     if field == "unsigned":
         if not isinstance(value, bool):
             raise ValueError(f"`{key}` is not true or false")
@@ -333,7 +339,7 @@ class LockChanges:
         one after the other, take no more for each of them.
         """
         lock, place = self.lock, self.lock.place
-        document = dict(lock.document) or _empty(place.scope)
+        document = dict(lock.document) or _make_empty(place.scope)
         skills, texts = dict(document["skills"]), dict(lock.texts)
         try:
             for name, entry in self._put.items():
@@ -347,7 +353,9 @@ class LockChanges:
             document["skills"] = sort_as_javascript(skills) if place.scope == "project" else skills
             data = _file_data(document, texts, place.scope)
         except (RecursionError, BadJson) as error:
-            raise _fault(place.lock, 0, "is nested too deeply", "restore it from git") from error
+            raise _make_fault(
+                place.lock, 0, "is nested too deeply", "restore it from git"
+            ) from error
         known = {name: entry for name, entry in lock.entries.items() if name not in self._put}
         return _lock_of(place, document, data, known)._replace(texts=texts)
 
@@ -359,7 +367,9 @@ def write_lock(changes: LockChanges) -> None:
     if lock.data == changed.data or (lock.data is None and not changes):
         return
     if _read(path) != lock.data:
-        raise _fault(path, 0, "was changed by another program meanwhile", "run the command again")
+        raise _make_fault(
+            path, 0, "was changed by another program meanwhile", "run the command again"
+        )
     parent = os.path.dirname(path)
     mode = 0o644
     if lock.data is not None:
@@ -432,7 +442,7 @@ def place_id(place: InstallPlace) -> str:
     return hashlib.sha256(os.fsencode(os.path.realpath(place.lock))).hexdigest()[:32]
 
 
-def _empty(scope: InstallScope) -> dict[str, Any]:
+def _make_empty(scope: InstallScope) -> dict[str, Any]:
     made: dict[str, Any] = {"version": _VERSIONS[scope], "skills": {}}
     return made | ({"dismissed": {}} if scope == "user" else {})
 
@@ -444,9 +454,9 @@ def _encode_entry(entry: LockEntry, place: InstallPlace) -> dict[str, Any]:
     for field, key in known:
         value = getattr(entry, field)
         if field in ("installed_at", "updated_at") and not value:
-            value = _now()
+            value = _format_now()
         if value or (field in _ALWAYS and any(key == one for _, one in _KEYS[place.scope])):
-            made[key] = _plain(value)
+            made[key] = _to_json(value)
     names = {key for _, key in known}
     made |= {key: value for key, value in entry.written.items() if key not in names}
     if made.keys() == entry.written.keys():  # then in the order of the file
@@ -454,13 +464,13 @@ def _encode_entry(entry: LockEntry, place: InstallPlace) -> dict[str, Any]:
     return made
 
 
-def _plain(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     if isinstance(value, Mapping):
         return dict(value)
     return list(value) if isinstance(value, tuple) else value
 
 
-def _now() -> str:
+def _format_now() -> str:
     return (
         datetime.datetime.now(datetime.UTC)
         .isoformat(timespec="milliseconds")

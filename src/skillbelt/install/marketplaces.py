@@ -53,7 +53,7 @@ def find_marketplaces(settings: Settings) -> Iterator[Marketplace]:
     for entry in known.values() if isinstance(known, dict) else ():
         folder = entry.get("installLocation") if isinstance(entry, dict) else None
         if isinstance(folder, str) and os.path.isabs(folder):
-            yield from _read(folder, CLAUDE_MARKETPLACE, _origin(entry.get("source")))
+            yield from _read(folder, CLAUDE_MARKETPLACE, _find_origin(entry.get("source")))
     for place in places if settings.project != settings.home else ():
         yield from _read(settings.project, place, None)
 
@@ -74,10 +74,10 @@ def _read_known(path: str) -> Any:
         return {}
 
 
-def _origin(source: Any) -> SourceReference | None:
+def _find_origin(source: Any) -> SourceReference | None:
     """Return the repository that Claude Code fetched a marketplace from, if any."""
     try:
-        return _from_object(source, "marketplace").reference
+        return _read_plugin_source(source, "marketplace").reference
     except SourceFailure:
         return None
 
@@ -111,12 +111,12 @@ def _locate(
     if isinstance(source, dict) and source.get("source") == "local":
         source = source.get("path")
     if not isinstance(source, str):
-        return _from_object(source, reference.source)
+        return _read_plugin_source(source, reference.source)
     metadata = market.document.get("metadata")
     root = metadata.get("pluginRoot", "") if isinstance(metadata, dict) else ""
     path = os.path.normpath(os.path.join(str(root), source))
     if os.path.isabs(path) or path.startswith("..") or "\0" in path:
-        raise _refusal(reference.source, "its path leads out of the marketplace")
+        raise _refuse(reference.source, "its path leads out of the marketplace")
     subpath = "" if path == "." else path
     if market.source is not None:
         return PluginSource(market.source._replace(subpath=subpath, typed=reference.typed))
@@ -125,7 +125,7 @@ def _locate(
     return PluginSource(local)
 
 
-def _from_object(source: Any, name: str) -> PluginSource:
+def _read_plugin_source(source: Any, name: str) -> PluginSource:
     kind = source.get("source") if isinstance(source, dict) else None
     texts = {key: value for key, value in (source or {}).items() if isinstance(value, str)}
     if kind == "github" and "repo" in texts:
@@ -137,19 +137,19 @@ def _from_object(source: Any, name: str) -> PluginSource:
     elif kind == "archive" and "url" in texts:
         found = parse_source(texts["url"])._replace(kind="download")
     else:
-        raise _refusal(name, f"a source of the kind {str(kind)[:40]!r} is not fetched")
+        raise _refuse(name, f"a source of the kind {str(kind)[:40]!r} is not fetched")
     if found.kind not in ("github", "gitlab", "git", "download"):
-        raise _refusal(name, "its source is neither a repository nor an archive")
+        raise _refuse(name, "its source is neither a repository nor an archive")
     path = os.path.normpath(texts.get("path", "."))
     if os.path.isabs(path) or path.startswith(".."):
-        raise _refusal(name, "its path leads out of the repository")
+        raise _refuse(name, "its path leads out of the repository")
     commit = texts.get("sha", "")
     if commit and not _COMMIT.fullmatch(commit):
-        raise _refusal(name, "its commit is not 40 hex digits")
+        raise _refuse(name, "its commit is not 40 hex digits")
     ref = check_ref(texts.get("ref", found.ref), name)
     return PluginSource(found._replace(ref=ref, subpath="" if path == "." else path), commit)
 
 
-def _refusal(name: str, reason: str) -> SourceFailure:
+def _refuse(name: str, reason: str) -> SourceFailure:
     remedy = "ask the owner of the marketplace to publish the plugin in a repository"
     return SourceFailure(name, reason, code="marketplace-refused", remedy=remedy)

@@ -1,6 +1,6 @@
 """Three-way merges of a skill's folder: local edits stay when a new version comes.
 
-What only one side changed is taken from that side. Where both changed a text, its lines are merged;
+A change on one side only is taken. Where both changed a text, its lines are merged;
 where that fails, the local file stays and the new one is put beside it.
 """
 
@@ -42,6 +42,10 @@ class MergedFolder(NamedTuple):
 
     kept: tuple[str, ...] = ()
     conflicts: tuple[MergeConflict, ...] = ()
+
+    def files(self) -> tuple[str, ...]:
+        """Return the files with local edits."""
+        return tuple(sorted({*self.kept, *(one.path for one in self.conflicts)}))
 
 
 def merge_folders(base: str, ours: str, theirs: str, into: str) -> MergedFolder:

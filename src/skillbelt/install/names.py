@@ -38,7 +38,7 @@ def typed_name(name: str) -> str:
 
 
 def name_fault(name: str) -> str:
-    """Say why a name is not one that a lock can have; "" for one that can."""
+    """Say why a lock cannot have a name; "" for a valid one."""
     if not name:
         return "is empty"
     if len(name) > MAX_NAME_CHARS:
@@ -52,5 +52,5 @@ def name_fault(name: str) -> str:
     if is_device(folder):
         return f"would be installed in a folder {folder}, which Windows reads as a device"
     if normalize("NFC", name) != name:
-        return "holds a letter whose accent is a character of its own (it is not in NFC)"
+        return "holds a letter whose accent is a separate character (it is not in NFC)"
     return ""

@@ -94,12 +94,12 @@ def new_skill(
         body += ["", "## Script", "", f"[`{path}`]({path}) prints a greeting:", ""]
         body += ["```sh", command, "```"]
     if tests:
-        files["evals/evals.json"] = _tests(name)
+        files["evals/evals.json"] = _make_tests(name)
     text = "\n".join(["---", *head, 'metadata:\n  version: "0.1.0"', "---", "", *body, ""])
     return {SKILL_FILE: text.encode(), **files}
 
 
-def _tests(name: str) -> bytes:
+def _make_tests(name: str) -> bytes:
     words = name.replace("-", " ")
     document = {
         "skill_name": name,

@@ -56,7 +56,7 @@ def next_version(before: str, part: VersionPart) -> str:
 def set_version(data: bytes, version: str, path: str = SKILL_FILE) -> VersionChange:
     """Return the SKILL.md with this version and nothing else changed.
 
-    ConfigError for a version that is none, and where the place for it is not found.
+    ConfigError for an invalid version, and where the place for it is not found.
     """
     if not _VERSION.fullmatch(version):
         raise ConfigError(f"{version[:80]!r} is not a version such as 1.2.3 or 2.0.0-rc.1")
@@ -69,12 +69,14 @@ def set_version(data: bytes, version: str, path: str = SKILL_FILE) -> VersionCha
     if lines != head:
         made = made.replace("\n", "\r\n")
     changed = data[: found.start] + made.encode("utf-8", "surrogateescape") + data[found.end :]
-    if read_version(changed, path) != version or _rest(changed, path) != _rest(data, path):
+    if read_version(changed, path) != version or _read_rest(changed, path) != _read_rest(
+        data, path
+    ):
         raise ConfigError(f'{path}: write `metadata.version: "{version}"` there by hand')
     return VersionChange(before=before, after=version, data=changed)
 
 
-def _rest(data: bytes, path: str) -> tuple[object, ...]:
+def _read_rest(data: bytes, path: str) -> tuple[object, ...]:
     """Return everything that a new version must not change."""
     parsed = parse(data, path=path, folder="", derive=False)
     fields = {key: value for key, value in parsed.fields.items() if key != "version"}

@@ -53,7 +53,7 @@ T = TypeVar("T")
 
 
 class FetchedFolder(NamedTuple):
-    """A folder with what a registry gave, and where it came from."""
+    """A folder of files from a registry, and their origin."""
 
     folder: str
     provenance: Mapping[str, object]
@@ -67,10 +67,10 @@ def fetch(reference: SourceReference, settings: Settings, into: str) -> FetchedF
     if reference.kind == "clawhub":
         return _fetch_clawhub(reference, settings, folder, deadline)
     if not reference.url.startswith("oci://"):
-        return _take(_Layout(reference), folder, deadline)
+        return _fetch_layers(_Layout(reference), folder, deadline)
     registry = _Registry(reference, settings, deadline)
     try:
-        return _take(registry, folder, deadline)
+        return _fetch_layers(registry, folder, deadline)
     finally:
         registry.close()
 
@@ -93,13 +93,13 @@ def _fetch_clawhub(
             await http.close()
 
     with tempfile.TemporaryFile() as file:
-        digest = asyncio.run(_bound(download(file), deadline))
+        digest = asyncio.run(_limit_time(download(file), deadline))
         file.seek(0)
         unpack_into(folder, file, url, PullBudget(deadline))
     return FetchedFolder(folder, {"archiveDigest": f"sha256:{digest}"})
 
 
-async def _bound(work: Awaitable[T], deadline: Deadline) -> T:
+async def _limit_time(work: Awaitable[T], deadline: Deadline) -> T:
     try:
         async with asyncio.timeout(deadline.left()):
             return await work
@@ -107,18 +107,18 @@ async def _bound(work: Awaitable[T], deadline: Deadline) -> T:
         raise deadline.expired() from error
 
 
-def _take(store: _Layout | _Registry, folder: str, deadline: Deadline) -> FetchedFolder:
+def _fetch_layers(store: _Layout | _Registry, folder: str, deadline: Deadline) -> FetchedFolder:
     """Unpack the layers of a manifest into the folder."""
     digest, manifest = store.manifest()
     for _ in range(_MAX_NESTED):
         nested = manifest.get("manifests")
         if not isinstance(nested, list):
             break
-        digest = _digest_of(_only(nested, store.source), store.source)
+        digest = _digest_of(_choose_manifest(nested, store.source), store.source)
         manifest = _parse(store.read(digest, _MAX_MANIFEST_BYTES, manifest=True), store.source)
     layers = manifest.get("layers")
     if not isinstance(layers, list) or not layers or len(layers) > _MAX_LAYERS:
-        raise _refusal(store.source, "its manifest has no layers, or too many")
+        raise _refuse(store.source, "its manifest has no layers, or too many")
     budget = PullBudget(deadline)
     for layer in layers:
         if "tar" not in str(layer.get("mediaType") if isinstance(layer, dict) else ""):
@@ -128,21 +128,21 @@ def _take(store: _Layout | _Registry, folder: str, deadline: Deadline) -> Fetche
             file.seek(0)
             unpack_into(folder, file, store.source, budget)
     if not os.listdir(folder):
-        raise _refusal(store.source, "it has no layer that is a tar file")
+        raise _refuse(store.source, "it has no layer that is a tar file")
     return FetchedFolder(folder, {"digest": digest})
 
 
-def _only(manifests: list[Any], source: str) -> Any:
+def _choose_manifest(manifests: list[Any], source: str) -> Any:
     real = [one for one in manifests if isinstance(one, dict)]
     if not real:
-        raise _refusal(source, "its index is empty")
+        raise _refuse(source, "its index is empty")
     return real[0]
 
 
 def _digest_of(descriptor: Any, source: str) -> str:
     digest = descriptor.get("digest") if isinstance(descriptor, dict) else None
     if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
-        raise _refusal(source, "a part of it has no sha256 digest")
+        raise _refuse(source, "a part of it has no sha256 digest")
     return digest
 
 
@@ -150,9 +150,9 @@ def _parse(data: bytes, source: str) -> dict[str, Any]:
     try:
         document = read_json(data)
     except ValueError as error:
-        raise _refusal(source, "its manifest is not JSON") from error
+        raise _refuse(source, "its manifest is not JSON") from error
     if not isinstance(document, dict):
-        raise _refusal(source, "its manifest is not a JSON object")
+        raise _refuse(source, "its manifest is not a JSON object")
     return document
 
 
@@ -166,7 +166,7 @@ def _check(digest: str, found: str, source: str) -> None:
         )
 
 
-def _refusal(source: str, reason: str) -> SourceFailure:
+def _refuse(source: str, reason: str) -> SourceFailure:
     remedy = "give the reference of a skill: layers that are tar files with a SKILL.md"
     return SourceFailure(source, reason, code="oci-refused", remedy=remedy)
 
@@ -179,21 +179,23 @@ class _Layout:
         self._folder = reference.url.removeprefix(OCI_LAYOUT)
 
     def manifest(self) -> tuple[str, dict[str, Any]]:
-        index = _parse(self._file("index.json", _MAX_MANIFEST_BYTES), self.source)
+        index = _parse(self._read_file("index.json", _MAX_MANIFEST_BYTES), self.source)
         found = index.get("manifests")
         named = [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
-        fit = [one for one in named if not self._ref or self._ref in _names(one)]
+        fit = [one for one in named if not self._ref or self._ref in _list_names(one)]
         if len(fit) != 1:
-            raise self._not_one(named, len(fit))
+            raise self._refuse_ambiguous(named, len(fit))
         digest = _digest_of(fit[0], self.source)
         return digest, _parse(self.read(digest, _MAX_MANIFEST_BYTES), self.source)
 
-    def _not_one(self, named: Sequence[Mapping[str, Any]], fit: int) -> SourceFailure:
+    def _refuse_ambiguous(self, named: Sequence[Mapping[str, Any]], fit: int) -> SourceFailure:
         """Return the failure of a reference that does not say which manifest is meant."""
-        texts = [next((name for name in _names(one) if isinstance(name, str)), "") for one in named]
+        texts = [
+            next((name for name in _list_names(one) if isinstance(name, str)), "") for one in named
+        ]
         known = [one_line(text)[:100] for text in texts if text][:_MAX_NAMED]
         if not known:
-            return _refusal(self.source, "its index names no manifest")
+            return _refuse(self.source, "its index names no manifest")
         what = f"has no {self._ref!r}" if not fit else f"has {fit} manifests, and one is needed"
         word = shell_word(f"{self.source}#{known[0]}")
         remedy = f"give one, such as `skillbelt add {word}`"
@@ -201,25 +203,25 @@ class _Layout:
         return SourceFailure(self.source, reason, code="oci-refused", remedy=remedy)
 
     def read(self, digest: str, most: int, *, manifest: bool = False) -> bytes:
-        data = self._file(f"blobs/sha256/{digest.removeprefix('sha256:')}", most)
+        data = self._read_file(f"blobs/sha256/{digest.removeprefix('sha256:')}", most)
         _check(digest, hashlib.sha256(data).hexdigest(), self.source)
         return data
 
     def copy(self, digest: str, file: IO[bytes]) -> None:
         file.write(self.read(digest, MAX_DOWNLOAD_BYTES))
 
-    def _file(self, name: str, most: int) -> bytes:
+    def _read_file(self, name: str, most: int) -> bytes:
         try:
             with os.fdopen(os.open(os.path.join(self._folder, name), FOLLOW_FILE), "rb") as file:
                 data = file.read(most + 1)
         except OSError as error:
-            raise _refusal(self.source, f"{name} cannot be read: {error.strerror}") from error
+            raise _refuse(self.source, f"{name} cannot be read: {error.strerror}") from error
         if len(data) > most:
             raise too_large(self.source, f"{name} has more than {most} bytes")
         return data
 
 
-def _names(descriptor: Mapping[str, Any]) -> tuple[object, ...]:
+def _list_names(descriptor: Mapping[str, Any]) -> tuple[object, ...]:
     notes = descriptor.get("annotations")
     name = notes.get(_REF_NAME) if isinstance(notes, dict) else None
     return (name, descriptor.get("digest"))
@@ -265,7 +267,7 @@ class _Registry:
         url = f"{self._base}/v2/{self._name}/{path}"
         work = self._request(url, write, most)
         try:
-            return self._loop.run_until_complete(_bound(work, self._deadline))
+            return self._loop.run_until_complete(_limit_time(work, self._deadline))
         except httpx2.HTTPError as error:
             remedy = "check the reference and the network"
             reason = str(error) or type(error).__name__
@@ -289,8 +291,8 @@ class _Registry:
                 elif answer.status_code == 200:
                     return await self._receive(answer, write, most)
                 else:
-                    raise self._bad_status(answer.status_code)
-        raise _refusal(self.source, "is redirected too often")
+                    raise self._refuse_status(answer.status_code)
+        raise _refuse(self.source, "is redirected too often")
 
     async def _receive(
         self, answer: httpx2.Response, write: Callable[[bytes], object], most: int
@@ -312,21 +314,21 @@ class _Registry:
             "http",
             "https",
         ):
-            raise self._bad_status(401)
+            raise self._refuse_status(401)
         if urlsplit(realm).scheme == "http" and not self._base.startswith("http:"):
-            raise self._bad_status(401)
+            raise self._refuse_status(401)
         scope = facts.get("scope") or f"repository:{self._name}:pull"
         query = {"service": facts.get("service", ""), "scope": scope}
         client, body = await self._pool.find(realm), bytearray()
         async with client.stream("GET", realm, params=query) as answer:
             if answer.status_code != 200:
-                raise self._bad_status(answer.status_code)
+                raise self._refuse_status(answer.status_code)
             await self._receive(answer, body.extend, _MAX_MANIFEST_BYTES)
         document = _parse(bytes(body), self.source)
         token = document.get("token") or document.get("access_token")
         return token if isinstance(token, str) and token.isascii() and token.isprintable() else ""
 
-    def _bad_status(self, status: int) -> SourceFailure:
+    def _refuse_status(self, status: int) -> SourceFailure:
         remedy = "check the reference; a registry that needs a login is not supported"
         reason = f"the registry answered {status}"
         return SourceFailure(
@@ -350,16 +352,16 @@ def pin_host(url: str, private: Sequence[str], *, source: str = "") -> str:
     try:
         found = asyncio.run(allowed.addresses(host, port))
     except OSError as error:
-        raise _unknown(url, error) from error
+        raise _refuse_unknown(url, error) from error
     except SourceFailure:
         raise
     except Exception as error:  # httpx2.ConnectError, for a name without an address
-        raise _unknown(url, error) from error
+        raise _refuse_unknown(url, error) from error
     texts = [f"[{one}]" if one.version == 6 else str(one) for one in found]
     return f"{host.strip('[]')}:{port}:{','.join(texts)}"
 
 
-def _unknown(url: str, error: Exception) -> SourceFailure:
+def _refuse_unknown(url: str, error: Exception) -> SourceFailure:
     remedy = "check the address and the network"
     return SourceFailure(url, str(error), code="remote-unreachable", remedy=remedy)
 
@@ -380,5 +382,5 @@ def redirected(url: str, private: Sequence[str], limits: Limits, deadline: Deadl
     found = urlsplit(asyncio.run(ask()))
     if not found.path.endswith(_REFS):
         remedy = "use the address of the repository itself"
-        raise SourceFailure(url, "is no repository", code="remote-redirect", remedy=remedy)
+        raise SourceFailure(url, "is not a repository", code="remote-redirect", remedy=remedy)
     return found._replace(path=found.path.removesuffix(_REFS), query="").geturl()

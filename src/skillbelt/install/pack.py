@@ -83,15 +83,17 @@ def read_skill_to_pack(folder: str) -> SkillToPack:
         raise ConfigError(f"{folder}: {error}; rename it") from error
     handle = open_folder(folder)
     try:
-        files = {_portable(file.path, folder): _read(handle, file.path) for file in hashes.files}
+        files = {
+            _check_portable(file.path, folder): _read(handle, file.path) for file in hashes.files
+        }
     finally:
         os.close(handle)
     if hash_folder(folder).content_digest != hashes.content_digest:
         raise ConfigError(f"{folder} changed while it was read; run the command again")
-    return SkillToPack(Skill.from_folder(folder), hashes, dict(_sorted(files)))
+    return SkillToPack(Skill.from_folder(folder), hashes, dict(_sort_by_bytes(files)))
 
 
-def _portable(path: str, folder: str) -> str:
+def _check_portable(path: str, folder: str) -> str:
     """Return the name as it is on every machine; ConfigError for one that is not UTF-8."""
     try:
         return os.fsencode(path).decode()
@@ -104,7 +106,7 @@ def _read(handle: int, path: str) -> bytes:
         return file.read()
 
 
-def _sorted(files: Mapping[str, bytes]) -> list[tuple[str, bytes]]:
+def _sort_by_bytes(files: Mapping[str, bytes]) -> list[tuple[str, bytes]]:
     return sorted(files.items(), key=lambda item: item[0].encode())
 
 
@@ -116,10 +118,10 @@ def pack_skills(skills: Sequence[SkillToPack], form: PackFormat) -> dict[str, by
     if form == "skill":
         return {f"{one.name}.skill": _zip_in_folder(one) for one in skills}
     if form == "plugin":
-        return _plugin(skills)
+        return _make_plugin(skills)
     if form == "well-known":
-        return _published(skills)
-    return _oci_layout(skills)
+        return _make_site(skills)
+    return _make_oci_layout(skills)
 
 
 def _zip_in_folder(one: SkillToPack) -> bytes:
@@ -132,7 +134,7 @@ def zip_files(files: Mapping[str, bytes], *, executable: Iterable[str] = ()) -> 
     runnable = set(executable)
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
-        for path, data in _sorted(files):
+        for path, data in _sort_by_bytes(files):
             info = zipfile.ZipInfo(path, _ZIP_TIME)
             info.create_system = 3
             mode = 0o100755 if path in runnable else 0o100644
@@ -146,7 +148,7 @@ def tar_files(files: Mapping[str, bytes], *, executable: Iterable[str] = ()) -> 
     runnable = set(executable)
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
-        for path, data in _sorted(files):
+        for path, data in _sort_by_bytes(files):
             info = tarfile.TarInfo(path)
             info.size, info.mode = len(data), 0o755 if path in runnable else 0o644
             archive.addfile(info, io.BytesIO(data))
@@ -164,27 +166,27 @@ def gzip_stored(data: bytes) -> bytes:
     return b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff" + body + tail
 
 
-def _json(document: object) -> bytes:
+def _encode_json(document: object) -> bytes:
     return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()
 
 
-def _digest(data: bytes) -> str:
+def _hash_bytes(data: bytes) -> str:
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
-def _plugin(skills: Sequence[SkillToPack]) -> dict[str, bytes]:
+def _make_plugin(skills: Sequence[SkillToPack]) -> dict[str, bytes]:
     """Return an Agent Plugin of the skills, which Claude Code reads too."""
     first = skills[0]
     front = first.skill.frontmatter
     about = {
         "name": first.name,
-        **({"version": version} if (version := _version(first.skill)) else {}),
+        **({"version": version} if (version := _read_version(first.skill)) else {}),
         "description": first.skill.description,
         **({"license": front.license} if front.license and len(front.license) <= 64 else {}),
     }
     files = {
-        "plugin.json": _json({"$schema": PLUGIN_SCHEMA, **about}),
-        ".claude-plugin/plugin.json": _json(about),
+        "plugin.json": _encode_json({"$schema": PLUGIN_SCHEMA, **about}),
+        ".claude-plugin/plugin.json": _encode_json(about),
     }
     runnable = set()
     for one in skills:
@@ -193,13 +195,13 @@ def _plugin(skills: Sequence[SkillToPack]) -> dict[str, bytes]:
     return {f"{first.name}.plugin.zip": zip_files(files, executable=runnable)}
 
 
-def _version(skill: Skill) -> str:
+def _read_version(skill: Skill) -> str:
     front = skill.frontmatter
     found = front.version or front.metadata.get("version")
     return str(found) if isinstance(found, str | int | float) else ""
 
 
-def _published(skills: Sequence[SkillToPack]) -> dict[str, bytes]:
+def _make_site(skills: Sequence[SkillToPack]) -> dict[str, bytes]:
     """Return the folder that a site serves: a list, and one file for each skill."""
     files: dict[str, bytes] = {}
     listed = []
@@ -216,24 +218,24 @@ def _published(skills: Sequence[SkillToPack]) -> dict[str, bytes]:
                 "type": kind,
                 "description": one.skill.description,
                 "url": path,
-                "digest": _digest(data),
+                "digest": _hash_bytes(data),
             }
         )
-    index = _json({"$schema": SCHEMA, "skills": listed})
+    index = _encode_json({"$schema": SCHEMA, "skills": listed})
     return {f"{_WELL_KNOWN}/index.json": index, **files}
 
 
-def _oci_layout(skills: Sequence[SkillToPack]) -> dict[str, bytes]:
+def _make_oci_layout(skills: Sequence[SkillToPack]) -> dict[str, bytes]:
     """Return an OCI layout with one manifest for each skill, named by the skill."""
     blobs: dict[str, bytes] = {}
 
     def put(data: bytes, kind: str) -> dict[str, Any]:
         blobs[f"blobs/sha256/{hashlib.sha256(data).hexdigest()}"] = data
-        return {"mediaType": kind, "digest": _digest(data), "size": len(data)}
+        return {"mediaType": kind, "digest": _hash_bytes(data), "size": len(data)}
 
     manifests = []
     for one in sorted(skills, key=lambda one: one.name):
-        version = _version(one.skill)
+        version = _read_version(one.skill)
         notes = {
             "org.agent.skill.name": one.name,
             "org.agent.skill.description": one.skill.description,
@@ -254,10 +256,10 @@ def _oci_layout(skills: Sequence[SkillToPack]) -> dict[str, bytes]:
             if len(skills) == 1
             else one.name
         }
-        manifests.append({**put(_json(manifest), _MANIFEST_TYPE), "annotations": named})
+        manifests.append({**put(_encode_json(manifest), _MANIFEST_TYPE), "annotations": named})
     index = {"schemaVersion": 2, "mediaType": _INDEX_TYPE, "manifests": manifests}
     return {
-        "oci-layout": _json({"imageLayoutVersion": "1.0.0"}),
-        "index.json": _json(index),
+        "oci-layout": _encode_json({"imageLayoutVersion": "1.0.0"}),
+        "index.json": _encode_json(index),
         **dict(sorted(blobs.items())),
     }

@@ -1,4 +1,4 @@
-"""Lazy access to the packages of a lock.
+"""Access the packages of a lock lazily.
 
 Most skills declare no packages, and then nothing more is imported.
 """

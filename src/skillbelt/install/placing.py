@@ -2,8 +2,8 @@
 
 Everything is prepared in a folder beside the place first. Then a journal says what is to be done,
 in the order of the steps; each is one rename, and can be done again. Last come the lock and the end
-of the journal. What a killed process left behind is finished, if its journal was whole, or thrown
-away by the next command that looks at the place.
+of the journal. After a process was killed, the next command that looks at the place finishes its
+work, or removes it if its journal is incomplete.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ def put_skill(
     """Put a copy of the folder in place, with links for the clients of the entry, then the lock.
 
     The caller holds the place by `using_place`, and has decided what may be replaced: what is there
-    is thrown away. With `copy` other clients get copies; without `lock` the lock stays as it is.
+    is deleted. With `copy` other clients get copies; without `lock` the lock stays as it is.
     """
     target = skill_folder(place, entry.name)
     with _Preparation(place, settings) as prepared:
@@ -222,7 +222,7 @@ def copy_to_client(place: InstallPlace, entry: LockEntry, client: str, settings:
 def link_skill(place: InstallPlace, name: str, folder: str, settings: Settings) -> str:
     """Put a link to a folder in the place of a skill; return its path. The caller holds the place.
 
-    ConfigError if something else than a link is there. The lock stays as it is.
+    ConfigError if there is anything but a link. The lock stays as it is.
     """
     target = skill_folder(place, name)
     if os.path.lexists(target) and not os.path.islink(target):
@@ -232,7 +232,7 @@ def link_skill(place: InstallPlace, name: str, folder: str, settings: Settings) 
             f"{target} is there already; {place.command(f'remove {typed_name(name)}')} removes it"
         )
     with _Preparation(place, settings) as prepared:
-        prepared.put_link(_relative(folder, place.skills), target)
+        prepared.put_link(_make_relative(folder, place.skills), target)
         prepared.commit(name, None, locks=False)
     return target
 
@@ -299,15 +299,15 @@ class _Preparation:
 
     def put_copy(self, source: str, target: str) -> None:
         """Copy a skill, to be moved to the target."""
-        staged = self._staged(target)
+        staged = self._make_staged_path(target)
         copy_skill(source, staged)
-        self._step("put", staged, target, staged)
+        self._add_step("put", staged, target, staged)
 
     def put_link(self, to: str, target: str) -> None:
         """Make a link, to be moved to the target."""
-        staged = self._staged(target)
+        staged = self._make_staged_path(target)
         os.symlink(to, staged)
-        self._step("put", staged, target, staged)
+        self._add_step("put", staged, target, staged)
 
     def put_client(self, client: str, name: str, source: str, *, copy: bool) -> None:
         """Prepare a link, or a copy where links cannot be; ConfigError if a folder is in the way.
@@ -319,20 +319,24 @@ class _Preparation:
             return
         path = os.path.join(folder, folder_name(name))
         target = skill_folder(self._place, name)
-        if not copy and os.path.islink(path) and os.readlink(path) == _relative(target, folder):
+        if (
+            not copy
+            and os.path.islink(path)
+            and os.readlink(path) == _make_relative(target, folder)
+        ):
             return
         self._check_free(path, target, source)
         copy = copy or _is_copy(path, target)
-        staged = self._staged(path)
+        staged = self._make_staged_path(path)
         if not copy:
             try:
-                os.symlink(_relative(target, folder), staged)
+                os.symlink(_make_relative(target, folder), staged)
             except OSError:
                 copy = True  # a file system without links
         if copy:
             copy_skill(source, staged)
         (self.copies if copy else self.links).append(path)
-        self._step("put", staged, path, staged)
+        self._add_step("put", staged, path, staged)
 
     def _check_free(self, path: str, target: str, source: str) -> None:
         if not os.path.lexists(path) or os.path.realpath(path) == os.path.realpath(target):
@@ -347,11 +351,11 @@ class _Preparation:
         """Prepare to remove what is at the path; False if nothing is there."""
         if not os.path.lexists(target):
             return False
-        self._step("drop", self._staged(target), target, target)
+        self._add_step("drop", self._make_staged_path(target), target, target)
         return True
 
     def commit(self, name: str, entry: LockEntry | None, *, locks: bool) -> None:
-        """Write the journal and do what it says; from here on it is all done, by us or later."""
+        """Write the journal and follow it; every step is done from here on, now or later."""
         if not self._steps and not locks:
             return
         journal = PlaceJournal(
@@ -370,14 +374,16 @@ class _Preparation:
         _perform(journal, self._place, self._settings)
         os.unlink(path)
 
-    def _step(self, action: Literal["put", "drop"], staged: str, target: str, moved: str) -> None:
+    def _add_step(
+        self, action: Literal["put", "drop"], staged: str, target: str, moved: str
+    ) -> None:
         info = os.lstat(moved)
         step = PlaceStep(
             action=action, staged=staged, target=target, moved=(info.st_dev, info.st_ino)
         )
         self._steps.append(step)
 
-    def _staged(self, target: str) -> str:
+    def _make_staged_path(self, target: str) -> str:
         """Return a new path on the disk of the target, outside every folder with skills."""
         folder = os.path.dirname(target)
         _make_folders(self._place, folder)
@@ -420,7 +426,7 @@ def _make_folders(place: InstallPlace, folder: str) -> None:
     os.makedirs(real, exist_ok=True)
 
 
-def _relative(target: str, folder: str) -> str:
+def _make_relative(target: str, folder: str) -> str:
     return os.path.relpath(os.path.realpath(target), os.path.realpath(folder))
 
 
@@ -450,9 +456,9 @@ def _move(step: PlaceStep, place: InstallPlace) -> None:
     source, destination = step.staged, step.target
     if step.action == "drop":
         source, destination = destination, source
-    if step.action == "put" and _identity(destination) == step.moved:
+    if step.action == "put" and _read_identity(destination) == step.moved:
         return
-    if _identity(source) != step.moved:
+    if _read_identity(source) != step.moved:
         if step.action == "drop":
             return  # removed meanwhile
         raise _Gone(source)
@@ -471,7 +477,7 @@ def _move(step: PlaceStep, place: InstallPlace) -> None:
         os.close(here)
 
 
-def _identity(path: str) -> tuple[int, int] | None:
+def _read_identity(path: str) -> tuple[int, int] | None:
     try:
         info = os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):

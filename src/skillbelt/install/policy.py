@@ -142,7 +142,7 @@ def judge_skill(
 ) -> JudgedSkill:
     """Judge one skill before it is installed. Nothing of it is run.
 
-    What this machine sees for the first time is noted, where the age counts.
+    Where the age counts, content that is new on this machine is recorded.
     """
     faults = [*find_source_faults(skill.url, settings)]
     age, first_seen = _judge_age(skill, settings)
@@ -194,11 +194,11 @@ def find_source_faults(url: str, settings: Settings) -> Iterator[PolicyFault]:
             yield PolicyFault(
                 code="source-not-allowed",
                 message=f"{one_line(url)} is not one of the allowed sources of {where}",
-                remedy=f"add {_pattern(url)} to allowed_sources in {where}",
+                remedy=f"add {_make_pattern(url)} to allowed_sources in {where}",
             )
 
 
-def _pattern(url: str) -> str:
+def _make_pattern(url: str) -> str:
     """Return the pattern that covers this address alone."""
     return one_line(url) if " " not in url else "a pattern for it"
 
@@ -242,11 +242,11 @@ def _judge_age(skill: SkillToJudge, settings: Settings) -> tuple[list[PolicyFaul
         return [], ""
     seen = note_content(skill.hashes.content_digest, settings)
     if skill.of_user or settings.by_project("min_age_days"):
-        seen = min(seen, _claimed(skill) or seen)
-    begins = max(seen, _time(skill.committed_at) or seen)
+        seen = min(seen, _read_claimed_time(skill) or seen)
+    begins = max(seen, _parse_time(skill.committed_at) or seen)
     until = begins + datetime.timedelta(days=settings.min_age_days)
     if datetime.datetime.now(datetime.UTC) >= until:
-        return [], _written(seen)
+        return [], _format_time(seen)
     days = f"{settings.min_age_days:g}"
     fault = PolicyFault(
         code="too-new",
@@ -254,14 +254,14 @@ def _judge_age(skill: SkillToJudge, settings: Settings) -> tuple[list[PolicyFaul
         "demanded (min_age_days)",
         remedy=f"run the command again after {until:%Y-%m-%d %H:%M} UTC",
     )
-    return [fault], _written(seen)
+    return [fault], _format_time(seen)
 
 
-def _claimed(skill: SkillToJudge) -> datetime.datetime | None:
+def _read_claimed_time(skill: SkillToJudge) -> datetime.datetime | None:
     """Return when the lock says that the same content was seen first."""
     if skill.before is None or not _is_locked(skill):
         return None
-    return _time(skill.before.provenance.get("firstSeen"))
+    return _parse_time(skill.before.provenance.get("firstSeen"))
 
 
 def _is_locked(skill: SkillToJudge) -> bool:
@@ -269,7 +269,7 @@ def _is_locked(skill: SkillToJudge) -> bool:
     return skill.before is not None and skill.before.content_digest == skill.hashes.content_digest
 
 
-def _time(text: object) -> datetime.datetime | None:
+def _parse_time(text: object) -> datetime.datetime | None:
     try:
         found = datetime.datetime.fromisoformat(text) if isinstance(text, str) and text else None
         return found.astimezone(datetime.UTC) if found and found.tzinfo else None
@@ -277,7 +277,7 @@ def _time(text: object) -> datetime.datetime | None:
         return None
 
 
-def _written(time: datetime.datetime) -> str:
+def _format_time(time: datetime.datetime) -> str:
     return time.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
@@ -291,8 +291,10 @@ def note_content(digest: str, settings: Settings, *, unsigned: bool = False) -> 
     with locked(f"{path}.lock"):
         notes = _read_notes(path)
         note = dict(notes.get(digest, {}))
-        seen = _time(note.get("seen")) or datetime.datetime.now(datetime.UTC).replace(microsecond=0)
-        changed = {"seen": _written(seen)} | (
+        seen = _parse_time(note.get("seen")) or datetime.datetime.now(datetime.UTC).replace(
+            microsecond=0
+        )
+        changed = {"seen": _format_time(seen)} | (
             {"unsigned": True} if unsigned or note.get("unsigned") is True else {}
         )
         if changed != note:
@@ -324,45 +326,45 @@ def _read_notes(path: str) -> dict[str, dict[str, object]]:
 # --- signatures ----------------------------------------------------------------------------------
 
 
-def _layers(settings: Settings, url: str) -> Iterator[_Layer]:
+def _find_layers(settings: Settings, url: str) -> Iterator[_Layer]:
     own = settings.demands.get("own_signatures", (settings.signatures,))[0]
-    yield _Layer(own, _signers(_list_of(settings, "trusted_signers"), url))
+    yield _Layer(own, _find_signers(_list_of(settings, "trusted_signers"), url))
     theirs = _list_of_project(settings, "trusted_signers")
     if theirs[0] or settings.by_project("signatures"):
         named = theirs if theirs[0] else _list_of(settings, "trusted_signers")
-        yield _Layer(settings.signatures, _signers(named, url), of_project=True)
+        yield _Layer(settings.signatures, _find_signers(named, url), of_project=True)
 
 
 def needs_signature(entry: LockEntry, url: str, settings: Settings) -> bool:
     """Whether the signature of an installed skill counts: a rule says so, or the lock has one."""
     return signature_file.signer_of(entry.provenance) is not None or any(
-        layer.rule != "off" for layer in _layers(settings, url)
+        layer.rule != "off" for layer in _find_layers(settings, url)
     )
 
 
 def signers_for(settings: Settings, url: str = "") -> tuple[TrustedSigner, ...]:
     """Return the signers that the user trusts for an address."""
-    return _signers(_list_of(settings, "trusted_signers"), url)
+    return _find_signers(_list_of(settings, "trusted_signers"), url)
 
 
-def _signers(listed: tuple[tuple[str, ...], str, str], url: str) -> tuple[TrustedSigner, ...]:
+def _find_signers(listed: tuple[tuple[str, ...], str, str], url: str) -> tuple[TrustedSigner, ...]:
     """Return the signers for an address, with the paths of their files made absolute."""
     texts, _, folder = listed
     found = []
     for one in map(parse_signer, texts):
         if matches_source(one.pattern, url, folder):
-            value = one.value if one.method == "sigstore" else _absolute(one.value, folder)
-            root = _absolute(one.root, folder) if one.root else ""
+            value = one.value if one.method == "sigstore" else _make_absolute(one.value, folder)
+            root = _make_absolute(one.root, folder) if one.root else ""
             found.append(one._replace(value=value, root=root))
     return tuple(found)
 
 
-def _absolute(path: str, folder: str) -> str:
+def _make_absolute(path: str, folder: str) -> str:
     return os.path.normpath(os.path.join(folder, os.path.expanduser(path)))
 
 
 def _judge_signature(skill: SkillToJudge, settings: Settings, accepts: Acceptance) -> JudgedSkill:
-    layers = [*_layers(settings, skill.url)]
+    layers = [*_find_layers(settings, skill.url)]
     recorded = signature_file.signer_of(skill.before.provenance) if skill.before else None
     if recorded is None and all(layer.rule == "off" for layer in layers):
         return NOT_JUDGED
@@ -379,9 +381,9 @@ def _judge_signature(skill: SkillToJudge, settings: Settings, accepts: Acceptanc
             continue
         what = "it is not signed" if check.state == "unsigned" else "its signature is not trusted"
         reason = f"{what}: {check.reason}"
-        waived = check.state != "bad" and _waived(skill, layer, settings, accepts)
+        waived = check.state != "bad" and _is_waived(skill, layer, settings, accepts)
         if layer.rule == "require" and not waived:
-            faults.append(_not_signed(skill, check, reason))
+            faults.append(_refuse_unsigned(skill, check, reason))
         else:
             warnings.append(reason)
     return JudgedSkill(
@@ -392,7 +394,7 @@ def _judge_signature(skill: SkillToJudge, settings: Settings, accepts: Acceptanc
     )
 
 
-def _waived(skill: SkillToJudge, layer: _Layer, settings: Settings, accepts: Acceptance) -> bool:
+def _is_waived(skill: SkillToJudge, layer: _Layer, settings: Settings, accepts: Acceptance) -> bool:
     """Whether a person accepted this content unsigned: now, earlier here, or in the lock.
 
     The lock of a project counts against the demand of that project alone.
@@ -407,7 +409,7 @@ def _waived(skill: SkillToJudge, layer: _Layer, settings: Settings, accepts: Acc
     return accepts.unsigned or locked_so or is_accepted(digest, settings)
 
 
-def _command(skill: SkillToJudge, option: str) -> str:
+def _quote_command(skill: SkillToJudge, option: str) -> str:
     name, *words = skill.command
     scope = ("-g",) * skill.of_user
     return f"`{shell_line(('skillbelt', name, *scope, *words, option))}`"
@@ -423,15 +425,17 @@ def _signer_changed(
     return PolicyFault(
         code="signer-changed",
         message=f"the lock says that it is signed by {recorded.text}, and this version {now}",
-        remedy=f"ask its publisher; {_command(skill, '--allow-signer-change')} accepts it",
+        remedy=f"ask its publisher; {_quote_command(skill, '--allow-signer-change')} accepts it",
     )
 
 
-def _not_signed(skill: SkillToJudge, check: signatures.SignatureCheck, reason: str) -> PolicyFault:
-    accept = _command(skill, "--allow-unsigned")
+def _refuse_unsigned(
+    skill: SkillToJudge, check: signatures.SignatureCheck, reason: str
+) -> PolicyFault:
+    accept = _quote_command(skill, "--allow-unsigned")
     remedy = {
         "unsigned": f"ask its publisher for a signed one; {accept} accepts it as it is",
-        "unknown": f"add its signer to trusted_signers, such as '{_pattern(skill.url)} key "
+        "unknown": f"add its signer to trusted_signers, such as '{_make_pattern(skill.url)} key "
         f"acme.pub'; {accept} accepts it as it is",
     }.get(check.state, "ask its publisher; nothing accepts a wrong signature")
     return PolicyFault(code=_CODES[check.state], message=reason, remedy=remedy)
@@ -445,8 +449,8 @@ def verify_policy(
 ) -> Iterator[Drift]:
     """Yield what the policy finds wrong in installed skills, each with its path.
 
-    With it comes what to do about its local edits, "" without any: that goes first. The age does
-    not count any more. They are scanned again where a setting demands a level.
+    The third text says what to do about local edits first, "" without any. The age no longer
+    counts. Skills are scanned again where a setting demands a level.
     """
     scans = "scan_refuses" in settings.sources
     for skill, path, undo in skills:

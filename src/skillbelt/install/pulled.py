@@ -29,7 +29,7 @@ from skillbelt.values import Origin
 class PulledSource(NamedTuple):
     """The downloaded folder of a source, and the digests of its skills by folder.
 
-    `reference` is what the lock has of it.
+    `reference` is its reference in the lock.
     """
 
     reference: SourceReference

@@ -39,7 +39,7 @@ class Revision(NamedTuple):
 
 
 def find_revision(word: str, folder: str, *, alone: bool = False) -> Revision | None:
-    """Return what `REV:PATH` names in the repository of a folder; None when it is no revision.
+    """Return what `REV:PATH` names in the repository of a folder; None when it is not a revision.
 
     The path counts from the folder, or from the top as git has it. With `alone` a `REV` is enough:
     it names the folder itself.

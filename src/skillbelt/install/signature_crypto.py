@@ -51,7 +51,7 @@ def key_identity(key: ec.EllipticCurvePublicKey) -> str:
     return f"sha256:{hashlib.sha256(der).hexdigest()}"
 
 
-def _hint(key: ec.EllipticCurvePublicKey) -> str:
+def _hash_pem(key: ec.EllipticCurvePublicKey) -> str:
     """Return what a bundle says of the key that made it: the SHA-256 of its PEM."""
     pem = key.public_bytes(
         serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
@@ -59,7 +59,7 @@ def _hint(key: ec.EllipticCurvePublicKey) -> str:
     return hashlib.sha256(pem).hexdigest()
 
 
-def _algorithm(key: object) -> ec.ECDSA:
+def _choose_algorithm(key: object) -> ec.ECDSA:
     """Return how a key signs; ValueError for a key that the format does not know."""
     if not isinstance(key, ec.EllipticCurvePublicKey | ec.EllipticCurvePrivateKey):
         raise ValueError("is not an elliptic curve key")
@@ -70,7 +70,7 @@ def _algorithm(key: object) -> ec.ECDSA:
 
 def _check_bytes(bundle: SignatureBundle, key: ec.EllipticCurvePublicKey, whose: str) -> None:
     try:
-        key.verify(bundle.signature, encode_payload(bundle.payload), _algorithm(key))
+        key.verify(bundle.signature, encode_payload(bundle.payload), _choose_algorithm(key))
     except InvalidSignature:
         raise SignatureFault(f"was not made by {whose}, or its list of files was changed") from None
 
@@ -82,7 +82,7 @@ def load_public_key(data: bytes) -> ec.EllipticCurvePublicKey:
     """Return a public key of PEM text; ConfigError for anything else."""
     try:
         key = serialization.load_pem_public_key(data)
-        _algorithm(key)
+        _choose_algorithm(key)
     except (ValueError, UnsupportedAlgorithm) as error:
         raise ConfigError(f"a trusted key is not one in PEM that can be used: {error}") from error
     assert isinstance(key, ec.EllipticCurvePublicKey)
@@ -92,7 +92,7 @@ def load_public_key(data: bytes) -> ec.EllipticCurvePublicKey:
 def verify_key(bundle: SignatureBundle, pem: bytes) -> SkillSigner:
     """Return the signer if the trusted key made the signature; SignatureFault otherwise."""
     key = load_public_key(pem)
-    if bundle.hint and bundle.hint != _hint(key):
+    if bundle.hint and bundle.hint != _hash_pem(key):
         other = f"was made by another key than the trusted {key_identity(key)}"
         raise SignatureFault(other, unknown=True)
     _check_bytes(bundle, key, f"the key {key_identity(key)}")
@@ -118,12 +118,12 @@ def verify_certificate(
     try:
         own, *between = map(x509.load_der_x509_certificate, bundle.certificates)
         key = own.public_key()
-        _algorithm(key)
-        names = _names(own)
+        _choose_algorithm(key)
+        names = _list_names(own)
         by = own.issuer.rfc4514_string()
         _check_use(own)
     except (ValueError, UnsupportedAlgorithm, x509.DuplicateExtension) as error:
-        raise SignatureFault(f"has a certificate that {_said(error)}") from error
+        raise SignatureFault(f"has a certificate that {_describe_error(error)}") from error
     _check_chain(own, between, store, now or datetime.now(UTC))
     assert isinstance(key, ec.EllipticCurvePublicKey)
     _check_bytes(bundle, key, "the key of its certificate")
@@ -136,11 +136,11 @@ def verify_certificate(
     return SkillSigner("certificate", identity or names[0], by)
 
 
-def _said(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     return shorten(one_line(str(error) or type(error).__name__), 200)
 
 
-def _names(certificate: x509.Certificate) -> list[str]:
+def _list_names(certificate: x509.Certificate) -> list[str]:
     """Return the names of a certificate: the alternative ones, then the subject."""
     found: list[str] = []
     try:
@@ -180,7 +180,7 @@ def _check_authority(
     policy: verification.Policy, certificate: x509.Certificate, constraints: x509.BasicConstraints
 ) -> None:
     if not constraints.ca:
-        raise ValueError("is no authority")
+        raise ValueError("is not an authority")
 
 
 def _check_chain(
@@ -211,7 +211,8 @@ def _check_chain(
         verifier.verify(own, list(between))
     except (verification.VerificationError, ValueError, UnsupportedAlgorithm) as error:
         raise SignatureFault(
-            f"has a certificate that does not lead to a trusted one: {_said(error)}", unknown=True
+            f"has a certificate that does not lead to a trusted one: {_describe_error(error)}",
+            unknown=True,
         ) from error
 
 
@@ -248,11 +249,11 @@ def load_private_key(data: bytes, password: Callable[[], bytes]) -> ec.EllipticC
             key = serialization.load_pem_private_key(data, None)
         except TypeError:
             key = serialization.load_pem_private_key(data, password())
-        _algorithm(key)
+        _choose_algorithm(key)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise ConfigError(
-            f"the key cannot be used: {_said(error)}; `openssl ecparam -name prime256v1 -genkey "
-            "-noout -out key.pem` makes one"
+            f"the key cannot be used: {_describe_error(error)}; `openssl ecparam "
+            "-name prime256v1 -genkey -noout -out key.pem` makes one"
         ) from error
     assert isinstance(key, ec.EllipticCurvePrivateKey)
     return key
@@ -261,7 +262,7 @@ def load_private_key(data: bytes, password: Callable[[], bytes]) -> ec.EllipticC
 def sign_with_key(statement: bytes, key: ec.EllipticCurvePrivateKey) -> tuple[bytes, SkillSigner]:
     """Return the signature file, and who signed."""
     public = key.public_key()
-    material = {"publicKey": {"hint": _hint(public)}, "tlogEntries": []}
+    material = {"publicKey": {"hint": _hash_pem(public)}, "tlogEntries": []}
     return _make_bundle(statement, key, material), SkillSigner("key", key_identity(public))
 
 
@@ -278,9 +279,9 @@ def sign_with_certificate(
         now = datetime.now(UTC)
         if not own.not_valid_before_utc <= now <= own.not_valid_after_utc:
             raise ValueError(f"it is valid until {own.not_valid_after_utc:%Y-%m-%d} only")
-        names = _names(own)
+        names = _list_names(own)
     except (ValueError, UnsupportedAlgorithm) as error:
-        raise ConfigError(f"the certificates cannot be used: {_said(error)}") from error
+        raise ConfigError(f"the certificates cannot be used: {_describe_error(error)}") from error
     der = [one.public_bytes(serialization.Encoding.DER) for one in certificates]
     listed = [{"rawBytes": base64.b64encode(one).decode()} for one in der]
     material = {"x509CertificateChain": {"certificates": listed}, "tlogEntries": []}
@@ -291,7 +292,7 @@ def sign_with_certificate(
 def _make_bundle(
     statement: bytes, key: ec.EllipticCurvePrivateKey, material: dict[str, Any]
 ) -> bytes:
-    signature = key.sign(encode_payload(statement), _algorithm(key))
+    signature = key.sign(encode_payload(statement), _choose_algorithm(key))
     bundle = {
         "mediaType": BUNDLE_TYPE,
         "verificationMaterial": material,

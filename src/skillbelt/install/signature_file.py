@@ -124,72 +124,72 @@ def parse_bundle(data: bytes) -> SignatureBundle:
         document = read_json(data, most=MAX_SIGNATURE_BYTES, unique=True)
     except BadJson as error:
         raise SignatureFault(f"is not JSON: {error}") from error
-    document = _object(document, "the document")
+    document = _read_object(document, "the document")
     if document.get("mediaType") != BUNDLE_TYPE:
-        raise _wrong("mediaType", f"is not {BUNDLE_TYPE}")
-    material = _object(document.get("verificationMaterial"), "verificationMaterial")
-    envelope = _object(document.get("dsseEnvelope"), "dsseEnvelope")
+        raise _make_fault("mediaType", f"is not {BUNDLE_TYPE}")
+    material = _read_object(document.get("verificationMaterial"), "verificationMaterial")
+    envelope = _read_object(document.get("dsseEnvelope"), "dsseEnvelope")
     if envelope.get("payloadType") != PAYLOAD_TYPE:
-        raise _wrong("dsseEnvelope.payloadType", f"is not {PAYLOAD_TYPE}")
+        raise _make_fault("dsseEnvelope.payloadType", f"is not {PAYLOAD_TYPE}")
     signatures = envelope.get("signatures")
     if not isinstance(signatures, list) or len(signatures) != 1:
-        raise _wrong("dsseEnvelope.signatures", "is not a list of one")
-    signature = _object(signatures[0], "dsseEnvelope.signatures[0]")
-    method, hint, certificates = _material(material)
+        raise _make_fault("dsseEnvelope.signatures", "is not a list of one")
+    signature = _read_object(signatures[0], "dsseEnvelope.signatures[0]")
+    method, hint, certificates = _read_material(material)
     return SignatureBundle(
         method=method,
-        payload=_bytes(envelope.get("payload"), "dsseEnvelope.payload"),
-        signature=_bytes(signature.get("sig"), "dsseEnvelope.signatures[0].sig"),
+        payload=_read_bytes(envelope.get("payload"), "dsseEnvelope.payload"),
+        signature=_read_bytes(signature.get("sig"), "dsseEnvelope.signatures[0].sig"),
         hint=hint,
         certificates=certificates,
         data=data,
     )
 
 
-def _material(material: dict[str, Any]) -> tuple[SigningMethod, str, tuple[bytes, ...]]:
+def _read_material(material: dict[str, Any]) -> tuple[SigningMethod, str, tuple[bytes, ...]]:
     kinds = ("publicKey", "x509CertificateChain", "certificate")
     found = [kind for kind in kinds if material.get(kind) is not None]
     if len(found) != 1:
-        raise _wrong("verificationMaterial", f"has not exactly one of {', '.join(kinds)}")
+        raise _make_fault("verificationMaterial", f"has not exactly one of {', '.join(kinds)}")
     where = f"verificationMaterial.{found[0]}"
-    value = _object(material[found[0]], where)
+    value = _read_object(material[found[0]], where)
     if found[0] == "publicKey":
         hint = value.get("hint") or ""
         if not isinstance(hint, str):
-            raise _wrong(f"{where}.hint", "is not text")
+            raise _make_fault(f"{where}.hint", "is not text")
         return "key", hint, ()
     if found[0] == "certificate":
-        return "sigstore", "", (_bytes(value.get("rawBytes"), f"{where}.rawBytes"),)
+        return "sigstore", "", (_read_bytes(value.get("rawBytes"), f"{where}.rawBytes"),)
     listed = value.get("certificates")
     if not isinstance(listed, list) or not 0 < len(listed) <= MAX_CERTIFICATES:
-        raise _wrong(f"{where}.certificates", f"is not a list of 1 to {MAX_CERTIFICATES}")
+        raise _make_fault(f"{where}.certificates", f"is not a list of 1 to {MAX_CERTIFICATES}")
     return (
         "certificate",
         "",
         tuple(
-            _bytes(_object(one, where).get("rawBytes"), f"{where}.certificates[{number}]")
+            _read_bytes(_read_object(one, where).get("rawBytes"), f"{where}.certificates[{number}]")
             for number, one in enumerate(listed)
         ),
     )
 
 
-def _object(value: object, where: str) -> dict[str, Any]:
+def _read_object(value: object, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise _wrong(where, "is not an object")
+        raise _make_fault(where, "is not an object")
     return value
 
 
-def _bytes(value: object, where: str) -> bytes:
+def _read_bytes(value: object, where: str) -> bytes:
     try:
         data = base64.b64decode(value, validate=True) if isinstance(value, str) else b""
     except (binascii.Error, ValueError) as error:
-        raise _wrong(where, "is not base64") from error
+        raise _make_fault(where, "is not base64") from error
     if not data:
-        raise _wrong(where, "is empty or not a text")
+        raise _make_fault(where, "is empty or not a text")
     return data
 
 
-def _wrong(where: str, reason: str) -> SignatureFault:
+def _make_fault(where: str, reason: str) -> SignatureFault:
     return SignatureFault(f"{where} {reason}")
 
 
@@ -198,49 +198,49 @@ def signed_files(payload: bytes) -> dict[str, str]:
     try:
         statement = read_json(payload, most=MAX_SIGNATURE_BYTES, unique=True)
     except BadJson as error:
-        raise _wrong("the statement", f"is not JSON: {error}") from error
-    statement = _object(statement, "the statement")
+        raise _make_fault("the statement", f"is not JSON: {error}") from error
+    statement = _read_object(statement, "the statement")
     for key, wanted in (("_type", STATEMENT_TYPE), ("predicateType", PREDICATE_TYPE)):
         if statement.get(key) != wanted:
-            raise _wrong(f"the statement's {key}", f"is not {wanted}")
-    predicate = _object(statement.get("predicate"), "predicate")
-    how = _object(predicate.get("serialization"), "predicate.serialization")
+            raise _make_fault(f"the statement's {key}", f"is not {wanted}")
+    predicate = _read_object(statement.get("predicate"), "predicate")
+    how = _read_object(predicate.get("serialization"), "predicate.serialization")
     if (how.get("method"), how.get("hash_type")) != ("files", "sha256"):
-        raise _wrong("predicate.serialization", "is not one SHA-256 for each file")
+        raise _make_fault("predicate.serialization", "is not one SHA-256 for each file")
     listed = predicate.get("resources")
     if not isinstance(listed, list) or len(listed) > MAX_MANIFEST_FILES:
-        raise _wrong("predicate.resources", f"is not a list of at most {MAX_MANIFEST_FILES:,}")
+        raise _make_fault("predicate.resources", f"is not a list of at most {MAX_MANIFEST_FILES:,}")
     files: dict[str, str] = {}
     over = hashlib.sha256()
     for number, one in enumerate(listed):
-        name, digest = _resource(one, f"predicate.resources[{number}]")
+        name, digest = _read_resource(one, f"predicate.resources[{number}]")
         if name in files:
-            raise _wrong(f"predicate.resources[{number}]", f"names {one_line(name)!r} again")
+            raise _make_fault(f"predicate.resources[{number}]", f"names {one_line(name)!r} again")
         files[name] = digest
         over.update(bytes.fromhex(digest))
-    if _subject(statement.get("subject")) != over.hexdigest():
-        raise _wrong("subject", "is not the hash of the resources")
+    if _read_subject(statement.get("subject")) != over.hexdigest():
+        raise _make_fault("subject", "is not the hash of the resources")
     return files
 
 
-def _resource(one: object, where: str) -> tuple[str, str]:
-    resource = _object(one, where)
+def _read_resource(one: object, where: str) -> tuple[str, str]:
+    resource = _read_object(one, where)
     name, digest = resource.get("name"), resource.get("digest")
     if not isinstance(name, str) or not name:
-        raise _wrong(f"{where}.name", "is not text")
+        raise _make_fault(f"{where}.name", "is not text")
     if resource.get("algorithm") != "sha256" or not isinstance(digest, str):
-        raise _wrong(where, "has no SHA-256")
+        raise _make_fault(where, "has no SHA-256")
     if not _SHA256.match(digest):
-        raise _wrong(f"{where}.digest", "is not a SHA-256")
+        raise _make_fault(f"{where}.digest", "is not a SHA-256")
     return name, digest
 
 
-def _subject(subject: object) -> object:
+def _read_subject(subject: object) -> object:
     if not isinstance(subject, list) or len(subject) != 1:
-        raise _wrong("subject", "is not a list of one")
-    return _object(_object(subject[0], "subject[0]").get("digest"), "subject[0].digest").get(
-        "sha256"
-    )
+        raise _make_fault("subject", "is not a list of one")
+    return _read_object(
+        _read_object(subject[0], "subject[0]").get("digest"), "subject[0].digest"
+    ).get("sha256")
 
 
 # --- comparing -----------------------------------------------------------------------------------
@@ -250,9 +250,9 @@ def compare_signed(signed: Mapping[str, str], hashes: FolderHashes) -> None:
     """Raise SignatureFault, by the names of files, unless exactly what is there was signed."""
     links = [file.path for file in hashes.files if file.kind == "link"]
     if links:
-        raise SignatureFault(f"covers no links, and the skill has {_names(links)}")
+        raise SignatureFault(f"covers no links, and the skill has {_join_names(links)}")
     if hashes.problems:
-        raise SignatureFault(f"cannot cover {_names(one.path for one in hashes.problems)}")
+        raise SignatureFault(f"cannot cover {_join_names(one.path for one in hashes.problems)}")
     found = {file.path: file.sha256 for file in hashes.files if file.path != SIGNATURE_FILE}
     for what, paths in (
         ("does not cover", found.keys() - signed.keys()),
@@ -263,7 +263,7 @@ def compare_signed(signed: Mapping[str, str], hashes: FolderHashes) -> None:
         ),
     ):
         if paths:
-            raise SignatureFault(f"{what} {_names(paths)}")
+            raise SignatureFault(f"{what} {_join_names(paths)}")
 
 
 def check_same(data: bytes, hashes: FolderHashes) -> None:
@@ -273,7 +273,7 @@ def check_same(data: bytes, hashes: FolderHashes) -> None:
         raise SignatureFault("is a link, or changed while it was read")
 
 
-def _names(paths: Iterable[str]) -> str:
+def _join_names(paths: Iterable[str]) -> str:
     listed = sorted(paths)
     more = f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else ""
     return ", ".join(shorten(one_line(path), 120) for path in listed[:_SHOWN]) + more

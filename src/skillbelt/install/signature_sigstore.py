@@ -39,7 +39,7 @@ def verify_sigstore(bundle: SignatureBundle, trusted: TrustedSigner) -> SkillSig
         kind, payload = verifier.verify_dsse(Bundle.from_json(bundle.data), policy)
     except Exception as error:  # hostile input: any exception of the parser means not verified
         raise SignatureFault(
-            f"is not by {one_line(trusted.value)}: {_said(error)}",
+            f"is not by {one_line(trusted.value)}: {_describe_error(error)}",
             unknown=_is_by_another(verifier, bundle),
         ) from error
     if kind != PAYLOAD_TYPE or payload != bundle.payload:
@@ -48,7 +48,7 @@ def verify_sigstore(bundle: SignatureBundle, trusted: TrustedSigner) -> SkillSig
 
 
 def _is_by_another(verifier: Verifier, bundle: SignatureBundle) -> bool:
-    """Whether the signature holds, and is by an identity that no one asked for."""
+    """Whether the signature holds, and is by an identity that is not trusted."""
     try:
         verifier.verify_dsse(Bundle.from_json(bundle.data), UnsafeNoOp())
     except Exception:  # hostile input
@@ -66,7 +66,7 @@ def _read_root(path: str) -> TrustedRoot:
         return ClientTrustConfig.production(offline=True).trusted_root
     except Exception as error:  # from the file or the package
         where = path or "the trust root of the package sigstore"
-        raise ConfigError(f"{where}: cannot be used: {_said(error)}") from error
+        raise ConfigError(f"{where}: cannot be used: {_describe_error(error)}") from error
 
 
 def _read_services(path: str) -> ClientTrustConfig:
@@ -74,12 +74,12 @@ def _read_services(path: str) -> ClientTrustConfig:
         return ClientTrustConfig.from_json(Path(path).read_text("utf-8"))
     except Exception as error:
         raise ConfigError(
-            f"--trust-config {one_line(path)}: cannot be used: {_said(error)}; give the trust "
-            "configuration of a Sigstore, in JSON"
+            f"--trust-config {one_line(path)}: cannot be used: {_describe_error(error)}; "
+            "give the trust configuration of a Sigstore, in JSON"
         ) from error
 
 
-def _said(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     return shorten(one_line(str(error) or type(error).__name__), 200)
 
 
@@ -94,7 +94,9 @@ def sign_with_sigstore(
     try:
         found = token or detect_credential()
     except Exception as error:
-        raise ConfigError(f"the identity of this machine cannot be used: {_said(error)}") from error
+        raise ConfigError(
+            f"the identity of this machine cannot be used: {_describe_error(error)}"
+        ) from error
     if not found and not browser:
         raise ConfigError(
             "Sigstore needs to know who you are, and there is no token of this machine and no "
@@ -109,8 +111,8 @@ def sign_with_sigstore(
             bundle = signer.sign_dsse(Statement(statement))
     except Exception as error:  # from the network, the service or the token
         raise ConfigError(
-            f"Sigstore cannot sign now: {_said(error)}; see that the network reaches it, or sign "
-            "with --key FILE"
+            f"Sigstore cannot sign now: {_describe_error(error)}; see that the network "
+            "reaches it, or sign with --key FILE"
         ) from error
     signer_is = SkillSigner("sigstore", identity.identity, identity.federated_issuer)
     return bundle.to_json().encode(), signer_is

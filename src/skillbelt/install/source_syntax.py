@@ -1,7 +1,7 @@
 """Read what the user typed as a source of skills. Nothing here reads a file or the network.
 
 The syntaxes of `skills` 1.7.4 come in its order of tests. It looks for `github.com/` anywhere in
-the text; here the host of a URL decides, so that no other host can pass for one of the known.
+the text; here the host of a URL decides, so that no other host can pass for a known one.
 """
 
 from __future__ import annotations
@@ -220,9 +220,9 @@ def _may_have_ref(text: str, github_host: str) -> bool:
         return ":" not in text and not text.startswith((".", "/")) and "/" in text
     path = parts.path
     if parts.scheme in ("http", "https"):
-        if _host(parts) in (GITHUB, github_host):
+        if _read_host(parts) in (GITHUB, github_host):
             return bool(_GITHUB_REPO.fullmatch(path))
-        if _host(parts) == _GITLAB:
+        if _read_host(parts) == _GITLAB:
             return bool(_GITLAB_REPO.fullmatch(path))
         if "_git" in path.split("/")[:-1]:
             return True
@@ -249,25 +249,25 @@ def _parse_git(given: _Fragment, github_host: str) -> SourceReference:
 
 
 def _parse_web(text: str, parts: SplitResult, github_host: str) -> SourceReference:
-    host, path = _host(parts), parts.path
+    host, path = _read_host(parts), parts.path
     if host in _ARTIFACT_HOSTS or (host == GITHUB and _GITHUB_ARTIFACT.match(path)):
-        return _packed(text)
+        return _parse_download(text)
     if host == _GITLAB and _GITLAB_ARTIFACT.search(path):
-        return _packed(text)
+        return _parse_download(text)
     on_github = host in (GITHUB, f"www.{GITHUB}", github_host)
     if on_github and (found := _parse_github(text, parts)):
         return found
     if tree := _GITLAB_TREE.fullmatch(path):
-        return _repository(parts, tree[1], ref=tree[2], subpath=tree[3] or "", kind="gitlab")
+        return _make_repository(parts, tree[1], ref=tree[2], subpath=tree[3] or "", kind="gitlab")
     if host == _GITLAB and "/" in path.strip("/"):
-        return _repository(parts, path.strip("/"), kind="gitlab")
+        return _make_repository(parts, path.strip("/"), kind="gitlab")
     if azure := _parse_azure(text, parts):
         return azure
     _check_credentials(text, parts)
     if path.endswith(".git"):
         return SourceReference(kind="git", source=text, url=text)
     if path.lower().endswith((*PACKED_ENDINGS, ".md")):
-        return _packed(text)
+        return _parse_download(text)
     return SourceReference(kind="well-known", source=host.removeprefix("www."), url=text)
 
 
@@ -276,28 +276,28 @@ def _parse_github(text: str, parts: SplitResult) -> SourceReference | None:
     names = [name for name in parts.path.split("/") if name]
     if len(names) < 2:
         return None
-    host = _host(parts)
+    host = _read_host(parts)
     ours = GITHUB if host.removeprefix("www.") == GITHUB else host
     ref = names[3] if len(names) > 3 and names[2] == "tree" else ""
     subpath = "/".join(names[4:]) if ref else ""
-    return _on_github(names[0], names[1], ours, text)._replace(
+    return _make_github(names[0], names[1], ours, text)._replace(
         ref=unquote(ref), subpath=_check_subpath(subpath, text)
     )
 
 
-def _on_github(owner: str, name: str, host: str, text: str) -> SourceReference:
+def _make_github(owner: str, name: str, host: str, text: str) -> SourceReference:
     name = name.removesuffix(".git")
     if not (_REPOSITORY_PART.fullmatch(owner) and _REPOSITORY_PART.fullmatch(name)):
-        _refuse(text, "is no repository", "write owner/repo")
+        _refuse(text, "is not a repository", "write owner/repo")
     if ".." in (owner, name) or "." in (owner, name):
-        _refuse(text, "is no repository", "write owner/repo")
+        _refuse(text, "is not a repository", "write owner/repo")
     url = f"https://{host}/{owner}/{name}.git"
     if host != GITHUB:
         return SourceReference(kind="git", source=url, url=url)
     return SourceReference(kind="github", source=f"{owner}/{name}", url=url)
 
 
-def _repository(
+def _make_repository(
     parts: SplitResult, path: str, *, kind: SourceKind, ref: str = "", subpath: str = ""
 ) -> SourceReference:
     netloc = parts.netloc.rpartition("@")[2]
@@ -328,10 +328,10 @@ def _parse_shorthand(text: str, github_host: str) -> SourceReference | None:
     if ":" in text or text.startswith((".", "/")):
         return None
     if match := _AT_SKILL.fullmatch(text):
-        return _on_github(match[1], match[2], github_host, text)._replace(skill=match[3])
+        return _make_github(match[1], match[2], github_host, text)._replace(skill=match[3])
     if match := _SHORTHAND.fullmatch(text):
         subpath = _check_subpath(match[3] or "", text)
-        return _on_github(match[1], match[2], github_host, text)._replace(subpath=subpath)
+        return _make_github(match[1], match[2], github_host, text)._replace(subpath=subpath)
     return None
 
 
@@ -366,7 +366,7 @@ def _parse_file(text: str, parts: SplitResult) -> SourceReference:
     return SourceReference(kind="git", source=url, url=url)
 
 
-def _packed(text: str) -> SourceReference:
+def _parse_download(text: str) -> SourceReference:
     parts = urlsplit(text)
     _check_credentials(text, parts)
     return SourceReference(kind="download", source=text, url=text)
@@ -384,7 +384,7 @@ def _split_url(text: str) -> SplitResult | None:
         parts = urlsplit(text)
         _ = parts.port
     except ValueError as error:
-        _refuse(text, f"is no address: {error}", "fix the address")
+        _refuse(text, f"is not an address: {error}", "fix the address")
     if parts.scheme in ("http", "https") and not parts.hostname:
         _refuse(text, "has no host", "fix the address")
     if " " in text or "\\" in text:
@@ -392,7 +392,7 @@ def _split_url(text: str) -> SplitResult | None:
     return parts
 
 
-def _host(parts: SplitResult) -> str:
+def _read_host(parts: SplitResult) -> str:
     """Return the host, with the port if there is one."""
     host = (parts.hostname or "").lower()
     return f"{host}:{parts.port}" if parts.port else host

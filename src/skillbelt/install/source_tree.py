@@ -132,7 +132,7 @@ def _copy(tree: SourceTree, folder: str, handle: int, budget: PullBudget) -> Non
             names.add(path)
             (files if item.kind == "file" else links)[path] = item
         else:
-            what = "a submodule" if item.kind == "submodule" else "no regular file"
+            what = "a submodule" if item.kind == "submodule" else "not a regular file"
             raise Refusal(f"{path!r} is {what}")
         if len(names) > MAX_ARCHIVE_FILES:
             raise Refusal(f"more than {MAX_ARCHIVE_FILES} files and folders")
@@ -189,7 +189,7 @@ def _make_link(
     if text.startswith("/") or leads.startswith("..") or "\0" in text or not known:
         reason = f"is a link that leads out of the skill or to nothing: {text[:100]!r}"
         raise PathEscape(path, "skill", reason)
-    if not links.keys().isdisjoint(_steps(posixpath.dirname(path), text)):
+    if not links.keys().isdisjoint(_list_steps(posixpath.dirname(path), text)):
         raise PathEscape(path, "skill", "is a link through another link")
     parent, _, name = path.rpartition("/")
     here = make_folders(handle, parent) if parent else os.dup(handle)
@@ -199,7 +199,7 @@ def _make_link(
         os.close(here)
 
 
-def _steps(folder: str, target: str) -> Iterator[str]:
+def _list_steps(folder: str, target: str) -> Iterator[str]:
     """Yield every path that the kernel comes to on its way along a link, as the names say it."""
     here = folder.split("/") if folder else []
     for name in target.split("/"):

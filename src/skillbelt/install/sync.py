@@ -1,4 +1,4 @@
-"""`sync`: installs exactly what the lock says, or says why it cannot.
+"""Install exactly what the lock says, or report why that fails (`sync`).
 
 A skill whose files were edited here is never replaced. A version that was fetched here before is:
 it is still in the store.
@@ -133,8 +133,8 @@ def plan_sync(
         planned = _plan_skill(skill, lock.place, ours=ours, mode=mode, force=force)
         if isinstance(planned, SyncRefusal):
             refused.append(planned)
-        elif skill.entry.name in forbidden and _leaves_files(planned):
-            refused.append(_forbidden(forbidden[skill.entry.name]))
+        elif skill.entry.name in forbidden and _keeps_files(planned):
+            refused.append(_refuse_by_policy(forbidden[skill.entry.name]))
         else:
             changes.append(planned)
     drift = [*(one for skill in verified for one in skill.drift), *by_policy]
@@ -164,24 +164,24 @@ def bad_entry(lock: SkillLock, name: str) -> str:
 
 def find_unlocked(lock: SkillLock) -> Iterator[Drift]:
     """Yield the installed skills that the lock does not have: adopting needs a source."""
-    for name in _unlocked(lock):
+    for name in _list_unlocked(lock):
         yield Drift(
             name=name,
             kind="not-locked",
             path=skill_folder(lock.place, name),
-            message="is in no lock, and nothing says where it comes from, so it is not adopted",
+            message="is not in a lock and its source is unknown, so it is not adopted",
             remedy=f"{lock.place.command('import')} records what another tool installed, "
             f"{lock.place.command(f'add SOURCE --skill {name}')} what has a source; your own "
             "needs no entry",
         )
 
 
-def _leaves_files(change: PlannedChange) -> bool:
+def _keeps_files(change: PlannedChange) -> bool:
     """Whether the files stay as they are; others are judged when they are put in place."""
     return change.action in ("keep", "link") and not change.reason
 
 
-def _forbidden(drift: Drift) -> SyncRefusal:
+def _refuse_by_policy(drift: Drift) -> SyncRefusal:
     return SyncRefusal(
         name=drift.name, code="policy", message=drift.message, remedy=drift.remedy, policy=True
     )
@@ -191,10 +191,10 @@ def judge_installed(
     verified: Iterable[VerifiedSkill], place: InstallPlace, settings: Settings
 ) -> Iterator[Drift]:
     """Yield the policy violations of installed skills."""
-    return verify_policy(_to_judge(verified, place, settings), settings)
+    return verify_policy(_find_judgeable(verified, place, settings), settings)
 
 
-def _to_judge(
+def _find_judgeable(
     verified: Iterable[VerifiedSkill], place: InstallPlace, settings: Settings
 ) -> Iterator[tuple[SkillToJudge, str, str]]:
     """Yield what is installed, as the policy judges it; read again where a signature counts."""
@@ -228,7 +228,7 @@ def _plan_skill(
         return SyncRefusal(
             name=entry.name,
             code="rewritten" if ours else "no-digest",
-            message=f"{why}, so what belongs there is not known",
+            message=f"{why}, so its content is unknown",
             remedy=f"{place.command('sync')} without --frozen fetches and records it",
         )
     if "packages" in kinds and mode != "adopt":
@@ -247,7 +247,7 @@ def _plan_skill(
     if stored_of(entry) is None and "no-digest" not in kinds:
         return change._replace(reason="record")
     if kinds <= {"no-digest", "rewritten", "client-link"} and not force:
-        # `skills` installs less than it hashes: only the source can tell what is an edit.
+        # `skills` hashes more files than it installs: only the source shows what was edited.
         return change._replace(action="replace", reason="compare")
     if skill.edited and not force:
         return SyncRefusal(
@@ -279,7 +279,7 @@ def perform_sync(
 ) -> SyncResult:
     """Do what was planned, skill by skill; the caller holds the place.
 
-    A skill that cannot be installed is left as it was, and the others go on. `packages` resolves
+    A skill that cannot be installed is left as it was, and the others continue. `packages` resolves
     those of a skill that is recorded.
     """
     done: list[PlannedChange] = []
@@ -401,7 +401,7 @@ def _install_unpinned(
         )
         judged = require_permitted(skill, settings, accepts)
         stored = keep_skill(fetched.folder, settings, fetched.reference.source)
-        pinned = _pinned(entry, stored)._replace(
+        pinned = _pin_content(entry, stored)._replace(
             commit=fetched.commit,
             provenance=judged.provenance(fetched.provenance),
             unsigned=judged.unsigned,
@@ -435,11 +435,11 @@ def _record(
     """Record the installed content in the lock, and keep a copy in the store."""
     folder = skill_folder(place, entry.name)
     stored = keep_skill(folder, settings)
-    pinned = _pinned(entry, stored)
+    pinned = _pin_content(entry, stored)
     if adopt:
         same = stored.content_digest == entry.content_digest
         pinned = pinned._replace(computed_hash=computed_hash(folder))
-        if not same:  # what the entry said is about another content
+        if not same:  # the old entry describes other content
             pinned = pinned._replace(commit="", provenance={}, unsigned=False, packages={}, scan={})
         found = linked_clients(place, entry.name, settings)
         pinned = pinned._replace(clients=tuple(dict.fromkeys((*entry.clients, *found))))
@@ -451,7 +451,7 @@ def _record(
     write_lock(changes)
 
 
-def _pinned(entry: LockEntry, stored: StoredSkill) -> LockEntry:
+def _pin_content(entry: LockEntry, stored: StoredSkill) -> LockEntry:
     return entry._replace(content_digest=stored.content_digest, tree_sha=stored.tree_sha)
 
 
@@ -460,10 +460,10 @@ def prune(
 ) -> tuple[list[PlannedChange], list[SyncRefusal]]:
     """Remove installed skills that the lock does not have, if the store can bring them back.
 
-    A skill that was written here, or edited, stays: only its author knows what it is for.
+    A skill that was written or edited here stays: the store cannot bring it back.
     """
     changes, refused = [], []
-    for name in _unlocked(lock):
+    for name in _list_unlocked(lock):
         folder = skill_folder(lock.place, name)
         try:
             hashes = hash_folder(folder)
@@ -476,7 +476,7 @@ def prune(
             content_digest=hashes.content_digest,
             tree_sha=hashes.tree_sha,
         )
-        if verify_skill(lock, entry, settings).drift or not _in_store(entry, settings):
+        if verify_skill(lock, entry, settings).drift or not _is_in_store(entry, settings):
             refused.append(
                 SyncRefusal(
                     name=name,
@@ -495,22 +495,22 @@ def prune(
     return changes, refused
 
 
-def _in_store(entry: LockEntry, settings: Settings) -> bool:
+def _is_in_store(entry: LockEntry, settings: Settings) -> bool:
     from_store = stored_of(entry)
     if from_store is None:
         return False
     try:
-        with stored_skill(from_store, settings, _nothing):
+        with stored_skill(from_store, settings, _raise_missing):
             return True
     except SourceError:
         return False
 
 
-def _nothing() -> str:
+def _raise_missing() -> str:
     raise SourceError("store", "does not have it")
 
 
-def _unlocked(lock: SkillLock) -> list[str]:
+def _list_unlocked(lock: SkillLock) -> list[str]:
     """Return the folders of installed skills that the lock does not have; no links."""
     skills = lock.place.skills
     known = {folder_name(name) for name in (*lock.entries, *(one.name for one in lock.refused))}

@@ -1,4 +1,4 @@
-"""New versions of installed skills: found, shown, and put in place beside local edits."""
+"""Find, show and install new versions of installed skills; local edits stay."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from skillbelt.install.verify import VerifiedSkill, verify_skill
 from skillbelt.records import NamedTuple
 from skillbelt.settings import Settings
 
-CONFLICT = "conflict"  # the code of what a merge could not decide
+CONFLICT = "conflict"  # the code of a file that could not be merged
 
 
 class NewVersion(NamedTuple):
@@ -95,9 +95,9 @@ def find_versions(
 ) -> FoundVersions:
     """Ask the source of each skill, all if none is named, for its newest version.
 
-    Each source is fetched once. What comes is kept in the store and nowhere else.
+    Each source is fetched once. The content is kept in the store only.
     """
-    wanted = set(names) or set(lock.entries)  # of entries that no command acts on, it says so
+    wanted = set(names) or set(lock.entries)  # entries that no command acts on are reported
     new, current = [], []
     refused = [] if names else refuse_entries(lock)
     groups: dict[tuple[str, ...], list[LockEntry]] = {}
@@ -123,7 +123,7 @@ def find_versions(
             for number, entry in enumerate(entries, 1):
                 report(f"reading {entry.name} ({number} of {len(entries)})")
                 try:
-                    found = _newest(entry, source, lock.place, settings, accepts)
+                    found = _find_newest(entry, source, lock.place, settings, accepts)
                 except (SkillbeltError, OSError) as error:
                     refused.append(refusal_of(entry.name, error))
                     continue
@@ -134,7 +134,7 @@ def find_versions(
     return FoundVersions(tuple(new), tuple(current), tuple(refused))
 
 
-def _newest(
+def _find_newest(
     entry: LockEntry,
     source: OpenSource,
     place: InstallPlace,
@@ -195,7 +195,7 @@ def renew_packages(
     stored = stored_of(entry)
     if stored is None:
         return None
-    with stored_skill(stored, settings, _nothing) as folder:
+    with stored_skill(stored, settings, _raise_missing) as folder:
         resolved = packages(entry.name, folder, NO_VALUES)
     if not resolved.packages or resolved.packages == entry.packages:
         return None
@@ -204,11 +204,11 @@ def renew_packages(
 
 def stored_version(version: NewVersion, settings: Settings) -> AbstractContextManager[str]:
     """Hold the folder of a new version in the store."""
-    return stored_skill(version.stored, settings, _nothing)
+    return stored_skill(version.stored, settings, _raise_missing)
 
 
 class PreparedVersion(NamedTuple):
-    """A folder as it will be installed, what is there now, and what became of local edits."""
+    """A folder as it will be installed, what is there now, and the result for local edits."""
 
     folder: str
     found: VerifiedSkill
@@ -218,8 +218,8 @@ class PreparedVersion(NamedTuple):
 def preview_version(
     version: NewVersion, lock: SkillLock, settings: Settings, fetch: Fetch
 ) -> tuple[str, MergedFolder]:
-    """Return what an update changes in the installed files, and what becomes of local edits."""
-    with _prepared(version, lock, settings, fetch) as ready:
+    """Return what an update changes in the installed files, and the result for local edits."""
+    with _prepare_version(version, lock, settings, fetch) as ready:
         before = ready.found.folder if os.path.isdir(ready.found.folder) else os.devnull
         return show_difference(before, ready.folder), ready.merged
 
@@ -231,7 +231,7 @@ def put_version(
 
     The lock gets the new version as its source has it, so that `verify` still names the edits.
     """
-    with _prepared(version, lock, settings, fetch) as ready:
+    with _prepare_version(version, lock, settings, fetch) as ready:
         put_skill(lock.place, version.after, ready.folder, settings)
     hashes = ready.found.hashes
     change = PlannedChange(
@@ -240,18 +240,19 @@ def put_version(
         path=ready.found.folder,
         before=hashes.content_digest if hashes else "",
         after=version.after.content_digest,
+        edited=ready.merged.files(),
     )
     return change, ready.merged
 
 
 @contextmanager
-def _prepared(
+def _prepare_version(
     version: NewVersion, lock: SkillLock, settings: Settings, fetch: Fetch
 ) -> Iterator[PreparedVersion]:
     """Yield the new version, with the local edits merged into it if there are any."""
     place, before = lock.place, version.before
     found = verify_skill(lock, before, settings)
-    with stored_skill(version.stored, settings, _nothing) as new:
+    with stored_skill(version.stored, settings, _raise_missing) as new:
         if not found.edited:
             yield PreparedVersion(new, found)
             return
@@ -322,9 +323,9 @@ def refuse_conflicts(name: str, merged: MergedFolder) -> Iterator[SyncRefusal]:
             name=name,
             code=CONFLICT,
             message=f"{one.path} {one.message}: your file stays as it is",
-            remedy=beside if one.beside else "see what you need of it",
+            remedy=beside if one.beside else "copy what you need from it",
         )
 
 
-def _nothing() -> str:
+def _raise_missing() -> str:
     raise SourceError("store", "the version is gone from the store; run the command again")

@@ -8,7 +8,7 @@ from typing import Literal
 
 from skillbelt.records import NamedTuple
 
-# As `skills` writes them into a lock; the last four are kinds that it does not know, and a
+# As `skills` writes them into a lock; it does not know the last four kinds, and a
 # marketplace only leads to a source of another kind.
 SourceKind = Literal[
     "github",
@@ -152,7 +152,10 @@ class Drift(NamedTuple):
 
 
 class PlannedChange(NamedTuple):
-    """One change of the disk. `before` and `after` are content digests, "" for nothing there."""
+    """One change of the disk. `before` and `after` are content digests, "" for nothing there.
+
+    `edited` are the files with local edits that stay in the new version.
+    """
 
     action: ChangeAction
     name: str
@@ -160,3 +163,4 @@ class PlannedChange(NamedTuple):
     before: str = ""
     after: str = ""
     reason: str = ""
+    edited: tuple[str, ...] = ()

@@ -23,8 +23,8 @@ from skillbelt.text import one_line
 class VerifiedSkill(NamedTuple):
     """A skill of the lock, what is installed of it, and how that differs.
 
-    `hashes` is None if nothing is installed. `edited` says that the content is no version that was
-    fetched here, so that replacing it would lose something.
+    `hashes` is None if nothing is installed. `edited` says that no version was fetched
+    here with this content, so that replacing it would lose something.
     """
 
     entry: LockEntry
@@ -67,12 +67,12 @@ def verify_skill(
     found = VerifiedSkill(entry, folder, None)
     if not os.path.lexists(folder):
         remedy = f"{place.command('sync')} installs it"
-        missing = _drift(entry, "missing", folder, "is not installed", remedy)
+        missing = _make_drift(entry, "missing", folder, "is not installed", remedy)
         return found._replace(drift=(missing,))
     if os.path.islink(folder):
-        message = f"is a link to {os.readlink(folder)}, and not what the lock says"
+        message = f"is a link to {os.readlink(folder)}, not the folder that the lock records"
         remedy = f"remove the link, then {place.command('sync')}"
-        linked = _drift(entry, "changed-link", folder, message, remedy)
+        linked = _make_drift(entry, "changed-link", folder, message, remedy)
         return found._replace(drift=(linked,), edited=True)
     try:
         if stamps is None:
@@ -80,32 +80,35 @@ def verify_skill(
         else:
             hashes = stamps.hash_folder(folder, stored_of(entry))
     except SourceError as error:
-        unsafe = _drift(entry, "unsafe", folder, error.reason, "look at it, then remove it")
+        unsafe = _make_drift(entry, "unsafe", folder, error.reason, "look at it, then remove it")
         return found._replace(drift=(unsafe,), edited=True)
-    drift = [*_unsafe(entry, folder, hashes), *_contents(lock, entry, folder, hashes, settings)]
+    drift = [
+        *_find_unsafe(entry, folder, hashes),
+        *_compare_contents(lock, entry, folder, hashes, settings),
+    ]
     edited = bool(drift) and not _is_known(hashes, settings)
-    drift += _clients(place, entry, folder, hashes, settings)
-    drift += _packages(lock, entry, folder, edited=edited)
+    drift += _compare_clients(place, entry, folder, hashes, settings)
+    drift += _compare_packages(lock, entry, folder, edited=edited)
     return found._replace(hashes=hashes, drift=tuple(drift), edited=edited)
 
 
-def _drift(entry: LockEntry, kind: DriftKind, path: str, message: str, remedy: str) -> Drift:
+def _make_drift(entry: LockEntry, kind: DriftKind, path: str, message: str, remedy: str) -> Drift:
     return Drift(name=entry.name, kind=kind, path=path, message=message, remedy=remedy)
 
 
-def _unsafe(entry: LockEntry, folder: str, hashes: FolderHashes) -> Iterator[Drift]:
+def _find_unsafe(entry: LockEntry, folder: str, hashes: FolderHashes) -> Iterator[Drift]:
     """Yield entries that no skill may have: links that lead out, FIFOs, unreadable files."""
     for one in hashes.problems:
-        yield _drift(entry, "unsafe", os.path.join(folder, one.path), one.reason, "remove it")
+        yield _make_drift(entry, "unsafe", os.path.join(folder, one.path), one.reason, "remove it")
 
 
-def _contents(
+def _compare_contents(
     lock: SkillLock, entry: LockEntry, folder: str, hashes: FolderHashes, settings: Settings
 ) -> Iterator[Drift]:
     stored = stored_of(entry)
     if stored is None:
         ours = lock.ours or entry.name in pinned_names(lock.place, settings)
-        yield from _of_another_tool(lock, entry, folder, ours=ours)
+        yield from _find_rewritten(lock, entry, folder, ours=ours)
         return
     if (hashes.content_digest, hashes.tree_sha) == stored:
         return
@@ -117,7 +120,7 @@ def _contents(
     message = "its files are not those that were locked"
     if hashes.content_digest == entry.content_digest:
         kind, message = "changed-mode", "an executable bit or a link is not as it was locked"
-    yield _drift(entry, kind, folder, message, _keep(lock.place))
+    yield _make_drift(entry, kind, folder, message, _keep(lock.place))
 
 
 def _keep(place: InstallPlace) -> str:
@@ -130,13 +133,13 @@ def _adopt(place: InstallPlace) -> str:
     return f"{sync} compares it with its source, {adopt} records what is installed"
 
 
-def _of_another_tool(
+def _find_rewritten(
     lock: SkillLock, entry: LockEntry, folder: str, *, ours: bool
 ) -> Iterator[Drift]:
     """Yield why an entry without our keys is not verified; its one hash may still be right."""
     if ours:
         message = "another tool wrote this entry anew: what was locked is not known any more"
-        yield _drift(entry, "rewritten", lock.place.lock, message, _adopt(lock.place))
+        yield _make_drift(entry, "rewritten", lock.place.lock, message, _adopt(lock.place))
     try:
         same = computed_hash(folder) == (entry.computed_hash or entry.folder_hash)
     except SourceError:
@@ -144,7 +147,7 @@ def _of_another_tool(
     if not same:
         # It may also be a source with a metadata.json, which `skills` hashes and does not install.
         message = "has no contentDigest, and its files do not have the hash of the lock"
-        yield _drift(entry, "no-digest", folder, message, _adopt(lock.place))
+        yield _make_drift(entry, "no-digest", folder, message, _adopt(lock.place))
 
 
 def _compare(
@@ -173,10 +176,10 @@ def _compare(
         else:
             kind = "changed-mode"
             message = "is executable now" if new.executable else "is no longer executable"
-        yield _drift(entry, kind, os.path.join(folder, path), message, _keep(place))
+        yield _make_drift(entry, kind, os.path.join(folder, path), message, _keep(place))
 
 
-def _clients(
+def _compare_clients(
     place: InstallPlace,
     entry: LockEntry,
     folder: str,
@@ -187,7 +190,7 @@ def _clients(
         try:
             above = client_folder(place, client, settings)
         except ConfigError as error:
-            yield _drift(entry, "client-link", place.lock, str(error), "correct the lock")
+            yield _make_drift(entry, "client-link", place.lock, str(error), "correct the lock")
             continue
         path = os.path.join(above, folder_name(entry.name))
         if os.path.realpath(path) == os.path.realpath(folder):
@@ -201,16 +204,18 @@ def _clients(
             continue
         else:
             message = "is a folder with other files than what is installed"
-        yield _drift(entry, "client-link", path, message, remedy)
+        yield _make_drift(entry, "client-link", path, message, remedy)
 
 
-def _packages(lock: SkillLock, entry: LockEntry, folder: str, *, edited: bool) -> Iterator[Drift]:
+def _compare_packages(
+    lock: SkillLock, entry: LockEntry, folder: str, *, edited: bool
+) -> Iterator[Drift]:
     """Yield how the locked packages do not fit what the skill declares, unless it was edited."""
     fault = "" if edited else find_package_fault(entry, folder, lock.place)
     if fault:
         command = lock.place.command(f"update --packages {typed_name(entry.name)}")
         remedy = f"{command} locks them anew"
-        yield _drift(entry, "packages", lock.place.lock, fault, remedy)
+        yield _make_drift(entry, "packages", lock.place.lock, fault, remedy)
 
 
 def _has(path: str, hashes: FolderHashes) -> bool:

@@ -21,7 +21,7 @@ _MOST_COUNTED = 255
 _LEVEL_OF = bytes(max(n for n, least in enumerate(LEVELS) if least <= tf) for tf in range(256))
 _MOST_DESCRIBED = 3
 _HEADING = re.compile(r"^ {0,3}#{1,6}[ \t]+(.*)$", re.MULTILINE)
-# Quantifiers are possessive so that a hostile text costs time in proportion to its size.
+# Quantifiers are possessive so that a hostile text costs time in proportion to its length.
 _FENCED = re.compile(
     r"^ {0,3}(`{3,}+|~{3,}+)[^\n]*+\n.*?(?:^ {0,3}\1|\Z)", re.MULTILINE | re.DOTALL
 )

@@ -1,6 +1,6 @@
 """Rarity of words among skills (inverse document frequency).
 
-The figures were counted once over a large collection and ship with the product. So a catalogue of
+The figures were counted once over a large collection and ship with the product: a catalogue of
 three skills ranks as well as one of thirty thousand, a skill has the same weight in every
 catalogue, and the order of results reveals nothing about hidden skills.
 """

@@ -1,4 +1,4 @@
-"""Fold near copies of a skill into one result: the same skill from ten forks is one answer."""
+"""Fold near copies of a skill into one result: the same skill from ten forks is one result."""
 
 from __future__ import annotations
 

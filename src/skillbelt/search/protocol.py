@@ -18,8 +18,8 @@ class Result(NamedTuple):
 
     Scores compare within one search only. `confidence` is how likely, from 0 to 1, this skill is
     the one that is meant, and `strength` says it in a word: `noise` is not worth showing.
-    `variants` are the locations of near copies, and of skills of the same name that this one stands
-    before.
+    `variants` are the locations of near copies, and of skills of the same name that this one
+    shadows.
     """
 
     skill: Skill

@@ -13,10 +13,10 @@ from skillbelt.search.query import Query
 from skillbelt.text import one_line, shorten
 
 SNIPPET_CHARS = 160
-_NAMED_SHARE = 0.6  # of a name's weight that must be asked for
-_DESCRIBED_SHARE = 0.4  # of what the text has of the request
-_MOST_WORDS = 8  # of the request that are looked for
-_MOST_PLACES = 4  # where each is looked for
+_NAMED_SHARE = 0.6  # share of a name's weight that the request must have
+_DESCRIBED_SHARE = 0.4  # share of the text's weight that a description or heading must have
+_MOST_WORDS = 8  # words of the request that are searched for
+_MOST_PLACES = 4  # places where each is searched for
 _SENTENCE = re.compile(r"(?<=[.!?。！？])\s+|\n+")
 
 

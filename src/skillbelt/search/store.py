@@ -297,7 +297,7 @@ def _ended(holder: str) -> bool:
     except ProcessLookupError:
         return True
     except (OSError, OverflowError):
-        pass  # it belongs to another user, or is no process
+        pass  # it belongs to another user, or is not a process
     return False
 
 
