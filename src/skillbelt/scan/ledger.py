@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from skillbelt.files.sensitive import looks_secret
 from skillbelt.records import NamedTuple
@@ -343,6 +343,22 @@ class Ledger:
             self.find("secret-to-network", line, host, "block" if drop else "ask")
         else:
             self._sends_variable(labels, host, line, part=part, drop=drop)
+
+    def judge_named_key(
+        self, host: str, paths: Sequence[str], names: Sequence[str]
+    ) -> FindingKind:
+        """Return what an order to send files or variables with keys to a host counts for."""
+        kind = classify(host)
+        if kind == "own":
+            return "note"
+        if paths and not kind:
+            labels = frozenset(f"{SERVICE_OF}{path}" for path in paths)
+            return "ask" if self._is_host_of(host, labels) else "block"
+        if names and not paths and not kind:
+            if all(self._fits(name, host) for name in names):
+                return "note"
+            return "ask" if is_known(host) else "block"
+        return "block"
 
     def _looks_up(self, address: Traced, labels: frozenset[str], line: int, host: str) -> None:
         """Judge a name that is looked up: a secret in it, or data before a fixed domain."""

@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING
 
 from skillbelt.late import Late
 from skillbelt.records import NamedTuple
-from skillbelt.scan.addresses import find_urls, is_known, words_of
+from skillbelt.scan.addresses import find_urls, host_in, is_known, words_of
 from skillbelt.scan.ledger import Ledger
+from skillbelt.scan.places import find_paths, is_env_file, place_class
 from skillbelt.scan.prose_languages import OTHER_LANGUAGES
 from skillbelt.scan.prose_rules import PATTERNS, STEM, ProsePattern, lengthen
 from skillbelt.scan.prose_tasks import TASK_PATTERNS
-from skillbelt.scan.values import FindingKind
+from skillbelt.scan.values import KINDS, FindingKind
 from skillbelt.text import Lazy
 
 if TYPE_CHECKING:
@@ -547,6 +548,8 @@ def _note(
     whole = match[0] + _REST_OF_WORD.match(folded, match.end())[0]  # type: ignore[index]
     if one.rule in _BY_HOST and _own_host(whole, ledger):
         chosen = "note"
+    if one.rule == "secret-to-network":
+        chosen = max(chosen, _judge_sent_key(whole, ledger), key=KINDS.index)
     if one.by_host and all(
         is_known(url.host) or ledger.is_own_host(url.host) for url in find_urls(whole)
     ):
@@ -559,6 +562,18 @@ def _note(
 
 # Rules by which a host of the skill's own subject is nothing to ask about.
 _BY_HOST = ("send-instruction", "side-order", "follow-remote-text")
+
+
+def _judge_sent_key(text: str, ledger: Ledger) -> FindingKind:
+    """Return what an order to send a key counts for, by the key and by the hosts it goes to."""
+    found = [host_in(one) for one in text.split() if "." in one]
+    hosts = {one.host for one in found if one is not None}
+    paths = [path for path, _ in find_paths(text) if place_class(path) or is_env_file(path)]
+    kinds = [ledger.judge_named_key(host, paths, _KEY_NAME.findall(text)) for host in hosts]
+    return min(kinds, key=KINDS.index) if kinds else "ask"
+
+
+_KEY_NAME = Lazy(r"\b(?<!/)\w{1,40}_(?:token|key|secret|password|passwd)\b")
 
 
 def _weaken(one: ProsePattern, match: re.Match[str], folded: str, *, about: bool) -> FindingKind:
