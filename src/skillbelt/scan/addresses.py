@@ -202,6 +202,26 @@ def is_known(host: str) -> bool:
     return is_installer(host) or any(name in _KNOWN_NAMES for name in _parents(host))
 
 
+def is_of_models(host: str) -> bool:
+    """Whether a host belongs to a service whose models answer to what they are sent."""
+    return any(name in _MODEL_HOSTS for name in _parents(host))
+
+
+def is_module_host(host: str) -> bool:
+    """Whether programs in JavaScript usually fetch modules from this host."""
+    return any(name in _MODULE_HOSTS for name in _parents(host))
+
+
+_MODULE_HOSTS = _names(
+    "deno.land esm.sh esm.run unpkg.com jsdelivr.net skypack.dev jsr.io jspm.io jspm.dev cdnjs.com"
+    " cdnjs.cloudflare.com nest.land gstatic.com pyodide.org"
+)
+_MODEL_HOSTS = _names(
+    "openai.com anthropic.com generativelanguage.googleapis.com mistral.ai groq.com openrouter.ai"
+    " huggingface.co"
+)
+
+
 def is_reserved(host: str) -> bool:
     """Whether the host is one that examples use."""
     return host in _TESTING or any(name in _TESTING for name in _parents(host))

@@ -165,6 +165,16 @@ def _unpickle(call: TracedCall, ledger: Ledger) -> Traced:
     return Traced(labels=labels | ({"decoded"} if "marshal" in call.name else frozenset()))
 
 
+def _load_library(call: TracedCall, ledger: Ledger) -> Traced:
+    """A compiled library that becomes part of the program, from a file."""
+    fetched = ledger.fetched.get(call.first.known.removeprefix("./"))
+    labels = call.first.labels | (fetched.labels if fetched is not None else frozenset())
+    unnamed = ledger.path in ledger.unnamed_fetches and (call.first.text or HOLE) == HOLE
+    if "net" in labels or unnamed:
+        ledger.runs_code(Traced(labels=labels | {"net"}), call.line, f"{call.name}()")
+    return Traced(name=f"{call.name}()")
+
+
 def _spawn_shell(call: TracedCall, ledger: Ledger) -> Traced:
     text = " ".join(one.known for one in call.positional)
     if re.search(r"(?:^|/)(?:ba|z|da)?sh\b|cmd(?:\.exe)?$", text):
@@ -257,6 +267,23 @@ def _send(call: TracedCall, ledger: Ledger) -> Traced:
     if strong or any(one.startswith("variable:") for one in data.labels):
         ledger.sends(data, call.owner, call.line)
     return Traced(labels=data.labels)
+
+
+def _log_to_host(call: TracedCall, ledger: Ledger) -> Traced:
+    """logging.handlers.HTTPHandler(host, …): from here on, records of this text go there."""
+    target = call.first
+    if target.items:
+        target = target.items[0]
+    labels = ledger.fetches(target, call.line)
+    ledger.log_host = (ledger.path, target)
+    return Traced(labels=labels)
+
+
+def _log(call: TracedCall, ledger: Ledger) -> Traced:
+    path, host = ledger.log_host
+    if path == ledger.path and host.text:
+        _send(call._replace(owner=host), ledger)
+    return Traced(labels=_without_reflection(merge(call.every)), name=f"{call.name}()")
 
 
 def _resolve(call: TracedCall, ledger: Ledger) -> Traced:
@@ -417,6 +444,8 @@ def _write_open(call: TracedCall, ledger: Ledger) -> Traced:
         ledger.find("ransom", call.line, call.name, "ask")
     if call.owner.name == "written" and call.owner.text:
         ledger.writes_file(call.owner.text, call.line, call.first)
+    elif "net" in call.first.labels:
+        ledger.unnamed_fetches.add(ledger.path)
     if call.owner.name == "socket":
         return _send(call, ledger)
     return UNKNOWN
@@ -439,6 +468,7 @@ _EXACT: dict[str, Judge] = _rows(
      "child_process.execSync node:child_process.exec node:child_process.execSync exec_sync "
      "execSync platform.popen popen2.popen ctypes.CDLL().system ctypes.cdll.LoadLibrary().system "
      "ctypes.CDLL().popen", _shell),
+    ("ctypes.CDLL ctypes.cdll.LoadLibrary ctypes.PyDLL process.dlopen", _load_library),
     ("asyncio.create_subprocess_exec os.execv os.execvp os.execve os.spawnv os.posix_spawn "
      "spawnSync execFileSync execFile spawn Bun.spawn Deno.run", _process),
     ("os.execl os.execlp os.execle pty.spawn", _spawn_shell),
@@ -450,6 +480,8 @@ _EXACT: dict[str, Judge] = _rows(
      "websocket.create_connection new_WebSocket WebSocket", _fetch),
     ("socket.create_connection socket.socket.connect net.connect net.createConnection "
      "tls.connect smtplib.SMTP smtplib.SMTP_SSL ftplib.FTP", _socket),
+    ("logging.handlers.HTTPHandler logging.handlers.SocketHandler logging.handlers.DatagramHandler "
+     "logging.handlers.SysLogHandler", _log_to_host),
     ("socket.gethostbyname socket.getaddrinfo socket.gethostbyname_ex dns.resolve dns.lookup "
      "dns.resolver.resolve dns.resolver.query dns.promises.resolve", _resolve),
     ("http.client.HTTPSConnection http.client.HTTPConnection", _connect),
@@ -494,6 +526,8 @@ _METHODS: dict[str, Judge] = _rows(
     ("send sendall sendto sendmail send_message storbinary upload_file upload_fileobj put_object "
      "sendBeacon", _send),
     ("glob rglob", _glob),
+    ("debug info warning error critical exception", _log),
+    ("load_extension dlopen", _load_library),
     ("decode", _codec),
     ("encrypt", _encrypt),
     ("expanduser resolve absolute", lambda call, ledger: call.owner._replace(name="")),

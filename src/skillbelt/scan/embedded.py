@@ -253,6 +253,21 @@ def find_command_strings(text: str) -> Iterator[tuple[str, int]]:
                 yield value, number
 
 
+# What TeX hands to a shell: \write18, a pipe as a file, Lua.
+_TEX_COMMAND = Lazy(
+    r"\\(?:(?:immediate\s{0,9})?\\?write18|ShellEscape|input|openin\d{0,2}\s{0,9}=?)\s{0,9}\{\s{0,9}"
+    r"(?:\|\s{0,9})?\"?([^{}\n\"]{3,2000})\"?\s{0,9}\}"
+    r"|\bos\.execute\(\s{0,9}['\"]([^'\"\n]{3,2000})['\"]"
+)
+
+
+def find_tex_commands(text: str) -> Iterator[tuple[str, int]]:
+    """Yield the commands of a shell in a text of TeX, with their lines counted from 0."""
+    if "\\write18" in text or "ShellEscape" in text or "{|" in text or "directlua" in text:
+        for match, line in number_lines(_TEX_COMMAND.finditer(text), text):
+            yield (match[1] or match[2]).strip(), line
+
+
 # Keys of settings whose value is a command of a shell, and the mark of one in the lines below.
 _COMMAND_VALUE = Lazy(
     r"(?m)^([ \t]*)(?:-[ \t]+)?[\"']?(?:run|script|shell|command|cmd|entry|inline|user_data"

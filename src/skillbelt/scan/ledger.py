@@ -20,10 +20,11 @@ from skillbelt.scan.addresses import (
     host_in,
     is_installer,
     is_known,
+    is_of_models,
     is_reserved,
     words_of,
 )
-from skillbelt.scan.places import is_env_file, place_class
+from skillbelt.scan.places import is_env_file, place_class, service_of
 from skillbelt.scan.rules import RULES
 from skillbelt.scan.values import (
     KINDS,
@@ -115,6 +116,8 @@ class Ledger:
         self.path, self.first_line = "", 1
         # What a text that only shows something counts for: one kind less than what does it.
         self.weaker = False
+        # Whether what is read as shell may be prose, so that not each line begins with a program.
+        self.may_be_prose = False
         self.nesting = 0
         # The hosts that code connects to, each with the first place.
         self.used_hosts: dict[str, tuple[str, int]] = {}
@@ -134,6 +137,10 @@ class Ledger:
         # The text of a file that lies beside the one being read, or below the skill; "" if none.
         self.read_sibling: Callable[[str], str] = lambda path: ""
         self.read_code: Callable[[str, str, int, Ledger], object] = lambda *_: None
+        # The text that sends records of its log to a host, and that host.
+        self.log_host: tuple[str, Traced] = ("", UNKNOWN)
+        # Texts that write what they fetched to a file whose name is not known.
+        self.unnamed_fetches: set[str] = set()
         # Files that one text of the skill fetched, and that another one may run.
         self.fetched: dict[str, Traced] = {}
 
@@ -336,23 +343,25 @@ class Ledger:
             self.find("environment-to-network", line, host)
         elif labels & {"service", "settings"}:
             own = self._is_host_of(host, labels)
+            among_models = is_of_models(host) and _are_of_models(labels)
             # Settings of an agent hold the addresses and keys of what the user has set up.
-            least: FindingKind | None = None if "service" in labels or drop else "ask"
+            least: FindingKind | None = (
+                None if drop or ("service" in labels and not among_models) else "ask"
+            )
             self.find("secret-to-network", line, host, "note" if own else least)
         elif "secret-file" in labels and part != "header":
             self.find("secret-to-network", line, host, "block" if drop else "ask")
         else:
             self._sends_variable(labels, host, line, part=part, drop=drop)
 
-    def judge_named_key(
-        self, host: str, paths: Sequence[str], names: Sequence[str]
-    ) -> FindingKind:
+    def judge_named_key(self, host: str, paths: Sequence[str], names: Sequence[str]) -> FindingKind:
         """Return what an order to send files or variables with keys to a host counts for."""
         kind = classify(host)
         if kind == "own":
             return "note"
         if paths and not kind:
-            labels = frozenset(f"{SERVICE_OF}{path}" for path in paths)
+            parts = [part for path in paths for part in (path, *re.split(r"[/.]", path))]
+            labels = frozenset(f"{SERVICE_OF}{part} {service_of(part)}" for part in parts)
             return "ask" if self._is_host_of(host, labels) else "block"
         if names and not paths and not kind:
             if all(self._fits(name, host) for name in names):
@@ -491,6 +500,16 @@ class Ledger:
             self.nesting -= 1
 
 
+def _are_of_models(labels: frozenset[str]) -> bool:
+    """Whether all files that data comes from hold keys of services that answer with a model.
+
+    A script that takes the first key it finds mixes them up for a reader of its text.
+    """
+    places = [one[len(SERVICE_OF) :] for one in labels if one.startswith(SERVICE_OF)]
+    return bool(places) and all(words_of(place) & _MODEL_WORDS for place in places)
+
+
+_MODEL_WORDS = words_of("openai anthropic gemini mistral groq openrouter huggingface")
 # Before the place that a secret comes from, in a label of it.
 SERVICE_OF = "of:"
 _PLACE_WORDS = words_of("config home users api key token json credentials auth com app www")

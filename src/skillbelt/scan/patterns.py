@@ -96,6 +96,11 @@ _ANYWHERE = (
     _code("fetch-and-run", "ask", "new url( tourl() https.get",
           r"new url\(\s{0,9}['\"]https?://[^\n]{0,200}\.(?:text|openstream)\b[\s\S]{0,400}?"
           r"(?:\.execute\(|\bevaluate\()"),
+    # Classes and libraries that are loaded from bytes of the network
+    _code("fetch-and-run", "ask", "assembly.load( loadfrombytes urlclassloader(",
+          r"(?:getbytearrayasync|downloaddata|getstreamasync|openread|webclient)\b[\s\S]{0,800}?"
+          r"\bassembly\]?(?:\.|::)load\(|\bassembly\]?(?:\.|::)load\([^\n]{0,200}(?:getbytearrayasync"
+          r"|downloaddata|webclient)|\burlclassloader\([^\n]{0,120}https?://"),
     _code("data-to-unknown-host", "ask", "to program",
           r"\bto\s{1,9}program\s{1,9}'[^'\n]{0,200}https?://"),
     _code("fetch-and-run", "ask", "from program",

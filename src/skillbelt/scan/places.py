@@ -66,7 +66,8 @@ _TABLE: tuple[tuple[PlaceClass, str], ...] = (
         r"|init\.d|cron)"
         r"|cron\.(?:d|daily|hourly)|/var/spool/cron|crontabs?/|launch(?:agents|daemons)"
         r"|library/startupitems|loginwindow"
-        r"|systemd/(?:system|user)|\.config/autostart|/etc/xdg/autostart"
+        # Beside the units: a file of variables, which starts nothing.
+        r"|systemd/(?:system|user)(?!/[\w-]{1,80}\.(?:conf|env)$)|\.config/autostart|/etc/xdg/autostart"
         r"|start menu/programs/startup|startup folder"
         r"|currentversion/run|\.git/hooks/|/hooks/(?:pre-commit|post-commit|post-checkout"
         r"|pre-push|post-merge)\b"

@@ -566,7 +566,7 @@ _BY_HOST = ("send-instruction", "side-order", "follow-remote-text")
 
 def _judge_sent_key(text: str, ledger: Ledger) -> FindingKind:
     """Return what an order to send a key counts for, by the key and by the hosts it goes to."""
-    found = [host_in(one) for one in text.split() if "." in one]
+    found = [host_in(one.rpartition("@")[2]) for one in text.split() if "." in one]
     hosts = {one.host for one in found if one is not None}
     paths = [path for path, _ in find_paths(text) if place_class(path) or is_env_file(path)]
     kinds = [ledger.judge_named_key(host, paths, _KEY_NAME.findall(text)) for host in hosts]
@@ -578,7 +578,8 @@ _KEY_NAME = Lazy(r"\b(?<!/)\w{1,40}_(?:token|key|secret|password|passwd)\b")
 
 def _weaken(one: ProsePattern, match: re.Match[str], folded: str, *, about: bool) -> FindingKind:
     kind = one.kind
-    before = folded[max(match.start() - 100, 0) : match.start() + 1].rstrip()
+    first = "" if match[0][:1].isalnum() else match[0][:1]
+    before = (folded[max(match.start() - 100, 0) : match.start()] + first).rstrip()
     quoted = before[-1:] in "\"'`(" and bool(before.strip())
     negated = one.negatable and bool(_NEGATED.search(before))
     stated = one.rule == "harmful-order" and bool(_STATED.search(before))

@@ -192,7 +192,10 @@ _KEY_STEMS = (
     "ssh id_r id_d id_e aws netr npmr pypi pgpa git- gnup vaul kube dock conf azur carg clau code "
     "open etc wall env bash zsh toke key api acce secr pass proc"
 )
-_ADDRESS_STEMS = "http hxxp ws wss ftp @ com net org io dev sh top xyz me app ai co cc ru cn site onli exam test inva"
+_ADDRESS_STEMS = (
+    "http hxxp ws wss ftp @ com net org io dev sh top xyz me app ai co cc ru cn site onli exam "
+    "test inva"
+)
 
 PATTERNS = (
     # Above the user and the system
@@ -357,6 +360,14 @@ PATTERNS = (
         |\b(?:values?|contents?) of [^\n]{0,40}?\b\w{1,40}_(?:key|token|secret|password|key_id)\b
         [^\n]{0,80}\b(?:in|into|to) (?:the|your|every|each) (?:\w+ )?(?:message|body|commit|trailer
         |footer|title|url|address|query|answer|reply|summary|report|description)\b"""),
+    pattern("ask-for-secret", "ask", "outp resu & env prin set & comm trai mess bran titl desc "
+    "body head tag foot issu note", r"""
+        \b(?:message|body|trailer|footer|title|branch(?: name)?|header|tag|description|commit
+        |issue)\b[^\n]{0,80}?\b(?:output|result) of (?:running )?(?:env|printenv|set)\b
+        (?= ?[|,.;:)>]|$|\n| -\w| (?:as|in|into|to|so|and|piped|through|encoded)\b)
+        |\b(?:output|result) of (?:running )?(?:env|printenv|set)\b[^\n]{0,80}?\b(?:in|into|to|as
+        |with) (?:the|your|every|each|an?|that) (?:\w+ )?(?:message|body|trailer|footer|title
+        |branch|header|tag|description|commit|issue)\b"""),
     pattern("ask-for-secret", "ask", "chec sear look scan insp list read & your user thei "
     "& envi conf & keys key toke secr cred pass", r"""
         \b(?:check|search|look through|scan|inspect|list|read)\b (?:your|the user's|their)
@@ -374,14 +385,15 @@ PATTERNS = (
         \.env\b[^\n]{0,60}\bvalues?\b[^\n]{0,60}\b(?:quote|include|paste|copy|put|mention|list
         |repeat)\b[^\n]{0,40}\b(?:commit|body|summary|notes?|message|answer|report|output)\b"""),
     # A key that is sent away; `prose` judges by its path or name and by the host
-    pattern("secret-to-network", "block", f"{_SEND_KEY_STEMS} & {_KEY_STEMS} & {_ADDRESS_STEMS}", rf"""
+    pattern("secret-to-network", "block",
+    f"{_SEND_KEY_STEMS} & {_KEY_STEMS} & {_ADDRESS_STEMS}", rf"""
         \b{_SEND_KEY}\b{_UP_TO_KEY}{_KEY}{_BEHIND_KEY}{_TO_ADDRESS}
-        |\b{_PUT_KEY}\b(?:(?! (?:to|into|in)\b)[^\n]){{0,100}}?{_KEY}[^\n]{{0,60}}?\b(?:in|into|to|with
-        |as|of|by) (?:\w+ ){{0,3}}?(?:requests?|body|headers?|payload|form|query|url|calls?|fields?
-        |parameters?|upload|post)\b[^\n]{{0,60}}?{_TO_ADDRESS}
+        |\b{_PUT_KEY}\b(?:(?! (?:to|into|in)\b)[^\n]){{0,100}}?{_KEY}[^\n]{{0,60}}?\b(?:in|into
+        |to|with|as|of|by) (?:\w+ ){{0,3}}?(?:requests?|body|headers?|payload|form|query|url|calls?
+        |fields?|parameters?|upload|post)\b[^\n]{{0,60}}?{_TO_ADDRESS}
         |\b(?:{_SEND_KEY}|requests?|calls?)\b[^\n]{{0,60}}?{_ADDRESS}[^\n]{{0,40}}?\b(?:contents? of
         |contain(?:s|ing)|including|carrying|holding|attach\w*|value of|body)\b[^\n]{{0,60}}?{_KEY}
-        |\bto {_ADDRESS},? (?:\w+ ){{0,3}}?{_SEND_KEY}\b{_UP_TO_KEY}{_KEY}
+        |\bto {_ADDRESS}[^ \n]{{0,100}} (?:\w+ ){{0,3}}?{_SEND_KEY}\b{_UP_TO_KEY}{_KEY}
         |{_KEY}[^\n]{{0,60}}?\b(?:must|should|shall|has to|have to|needs? to|is to|are to) (?:\w+ )?
         be (?:sent|uploaded|posted|forwarded|transmitted|submitted|mailed|copied)\b
         [^\n]{{0,60}}?{_TO_ADDRESS}"""),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from skillbelt.check.danger import find_secrets
 from skillbelt.late import Late
 from skillbelt.scan.addresses import find_urls, is_known, is_reserved
+from skillbelt.scan.command_names import COMMAND_NAMES
 from skillbelt.scan.decoding import decode_text, find_spelled, has_run, is_sentence
 from skillbelt.scan.ledger import Ledger
 from skillbelt.scan.markdown import (
@@ -69,15 +70,10 @@ _BY_ENDING = {
 }  # fmt: skip
 TEXT_ENDINGS = frozenset(_BY_ENDING)
 _SHEBANG = Lazy(r"#!.*?\b(?:(python)|(node|deno|bun)|((?:ba|z|da|k)?sh))")
-_COMMAND_NAMES = (
-    r"(?:\$ |# |> )?(?:sudo |env )?(?:curl|wget|bash|sh|npm|npx|pip3?|python3?|node"
-    r"|git|cat|echo|cd|rm|chmod|mkdir|brew|apt(?:-get)?|docker|export|uvx?|powershell|eval|nc|base64"
-    r"|openssl|crontab|scp|ssh|tar|unzip|xattr|osascript|launchctl|for \w{1,20} in)\b"
-)
 # A block without a language is shell if it begins like a command.
-_COMMAND = Lazy(rf"(?m)^[^\S\n]*{_COMMAND_NAMES}")
+_COMMAND = Lazy(rf"(?m)^[^\S\n]*{COMMAND_NAMES}")
 # In every paragraph with a command between backquotes, and cheaper to look for.
-_INLINE_COMMAND = Lazy(rf"`[^\S\n]*+(?:[\w+#-]++[^\S\n]++)??{_COMMAND_NAMES}")
+_INLINE_COMMAND = Lazy(rf"`[^\S\n]*+(?:[\w+#-]++[^\S\n]++)??{COMMAND_NAMES}")
 _PROMPT = Lazy(r"(?m)^[^\S\n]*(?:\$|%|❯|>)[ \t]+(?=\S)")
 # What a command in prose has that does more than name a program.
 _ACTS = ("|", "$(", "-", "777", "+rwx", "+s ", "://")
@@ -390,7 +386,7 @@ def _read_paragraph(paragraph: Paragraph, ledger: Ledger, look: _Look) -> None:
         and any(sign in text for sign in _OPERATORS)
         and _COMMAND.match(_PROMPT.sub("", text.partition("\n")[0]))
     ):
-        with _Shown(ledger, _announces_bad(paragraph.heading)):
+        with _Shown(ledger, _announces_bad(paragraph.heading)), _MaybeProse(ledger):
             shell.read_shell(_PROMPT.sub("", text), line, ledger)
     for address, at in remote_images(text) if "![" in text else ():
         if "{" in address or re.search(
@@ -451,6 +447,19 @@ class _Shown:
         self.ledger.weaker = self.before
 
 
+class _MaybeProse:
+    """While it is open, lines that are read as shell may be sentences."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger, self.before = ledger, ledger.may_be_prose
+
+    def __enter__(self) -> None:
+        self.ledger.may_be_prose = True
+
+    def __exit__(self, *_: object) -> None:
+        self.ledger.may_be_prose = self.before
+
+
 # Blocks inside of blocks.
 _MAX_FENCES = 3
 
@@ -473,7 +482,8 @@ def _read_block(block: ShownCode, ledger: Ledger, look: _Look, *, depth: int = 0
 def _read_prose_block(block: ShownCode, ledger: Ledger, look: _Look, depth: int) -> None:
     text = block.text
     if _COMMAND.search(text) and block.language in ("", "text", "plaintext", "txt"):
-        read_code(text, "shell", block.line, ledger)
+        with _MaybeProse(ledger):
+            read_code(text, "shell", block.line, ledger)
     ledger.names_url(text, block.line)
     inner = read_markdown(text, block.line)
     if inner.shown != text:  # what was left of a comment inside a comment is one again
@@ -594,7 +604,8 @@ def read_hidden(paragraph: Paragraph, ledger: Ledger) -> None:
     elif _ADDRESSED.search(fold(text)):
         ledger.find("hidden-comment", paragraph.line, text, "ask")
     if _COMMAND.search(text) and "://" in text:
-        shell.read_shell(text, paragraph.line, ledger)
+        with _MaybeProse(ledger):
+            shell.read_shell(text, paragraph.line, ledger)
 
 
 def read_plain(text: str, ledger: Ledger) -> None:
@@ -662,6 +673,8 @@ def _read_values(text: str, line: int, ledger: Ledger, look: _Look) -> None:
         if len(one) > 40 and one not in dull and look.read_prose(one, line + number, ledger):
             dull.add(one)
     _read_commands(text, line, ledger)
+    for command, at in embedded.find_tex_commands(text):
+        shell.read_shell(command, line + at, ledger)
     for command, at in embedded.find_command_values(text):
         shell.read_shell(command, line + at, ledger)
     search_plainly(text, line, ledger)

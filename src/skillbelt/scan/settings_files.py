@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from posixpath import splitext
 
 from skillbelt.records import NamedTuple
+from skillbelt.scan.addresses import classify, find_urls, is_reserved
 from skillbelt.scan.ledger import Ledger, Traced
 from skillbelt.scan.markdown import number_lines
-from skillbelt.scan.places import place_class
-from skillbelt.scan.values import FindingKind
+from skillbelt.scan.places import find_paths, place_class
+from skillbelt.scan.values import KINDS, FindingKind
 from skillbelt.text import Lazy
 
 
@@ -88,6 +89,7 @@ def read_settings(text: str, line: int, ledger: Ledger) -> None:
             names = {f"variable:{name}" for name in _HANDED_NAME.findall(match[1])}
             ledger.judge_collection(frozenset(names), at)
     _read_list_of_keys(text, line, ledger)
+    _read_steps(text, line, ledger)
 
 
 def _read_git_settings(text: str, line: int, ledger: Ledger) -> None:
@@ -99,6 +101,42 @@ def _read_git_settings(text: str, line: int, ledger: Ledger) -> None:
             ledger.find("persistence", at, match[0].strip())
         if always or value.startswith("!"):
             ledger.runs_shell(Traced(text=value.removeprefix("!")), at, "git config")
+
+
+# A step that sends, and how far from it the step may stand that reads.
+_SENDING_STEP = Lazy(
+    r"(?i)\b(?:method[\"']?\s{0,9}[:=]\s{0,9}[\"']?(?:post|put|patch)\b|body\b|http_(?:request|post|put)\b"
+    r"|upload|webhook|send_?\w{0,20}\b)"
+)
+_STEP_LINES = 14
+_PLACES_OF_USERS = ("~", "$", "%", ".", "/etc/", "/home/", "/root/", "/Users/")
+_KEYS = ("credential", "service", "settings", "history")
+
+
+def _read_steps(text: str, line: int, ledger: Ledger) -> None:
+    """Note a list of steps, one of which reads a file with keys and another one sends."""
+    if "://" not in text or not _SENDING_STEP.search(text):
+        return
+    lines = text.split("\n")
+    hosts = [
+        (text.count("\n", 0, found.at), found.host)
+        for found in find_urls(text)
+        if not is_reserved(found.host) and classify(found.host) != "own"
+    ]
+    for path, start in find_paths(text) if hosts else ():
+        if not path.startswith(_PLACES_OF_USERS) or place_class(path) not in _KEYS:
+            continue
+        at = text.count("\n", 0, start)
+        near = [host for number, host in hosts if abs(number - at) <= _STEP_LINES]
+        part = "\n".join(lines[max(at - _STEP_LINES, 0) : at + _STEP_LINES + 1])
+        if near and _SENDING_STEP.search(part):
+            kind = ledger.judge_named_key(near[0], (path,), ())
+            ledger.find(
+                "secret-to-network",
+                line + at,
+                f"{path}, {near[0]}",
+                max(kind, "ask", key=KINDS.index),
+            )
 
 
 def _read_list_of_keys(text: str, line: int, ledger: Ledger) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from skillbelt.launchers import PREFIXES, SHELLS
 from skillbelt.records import NamedTuple
+from skillbelt.scan.command_names import COMMAND_NAMES
 from skillbelt.scan.decoding import decode_text
 from skillbelt.scan.embedded import find_command_strings
 from skillbelt.scan.ledger import HOLE, SERVICE_OF, UNKNOWN, Ledger, Traced, merge
@@ -129,7 +130,11 @@ def run_call(call: ShellCall, state: ShellState) -> Traced:
     script = state.files.get(path) or state.ledger.fetched.get(path)
     if script is not None and (script.text or "net" in script.labels):
         ledger.runs_shell(script, call.line, call.whole)
-    if re.fullmatch(r"[a-z0-9][a-z0-9._+-]{0,40}", name) and name not in _BUILTINS:
+    if (
+        _PROGRAM.fullmatch(name)
+        and name not in _BUILTINS
+        and (not ledger.may_be_prose or _is_surely_command(call))
+    ):
         ledger.can("program", name, call.line)
     _look_at_words(call, state)
     handler = _HANDLERS.get(re.sub(r"[0-9.]+$", "", name)) or _HANDLERS.get(name)
@@ -143,6 +148,23 @@ def run_call(call: ShellCall, state: ShellState) -> Traced:
         for one in call.operands[1:] if name in _SKIPS_ONE else call.operands:
             labels |= _maybe_file(one, call, state)
     return Traced(labels=labels)
+
+
+# Neither a number of a list nor a word with a mark behind it.
+_PROGRAM = Lazy(r"(?=[0-9._+-]{0,40}[a-z])[a-z0-9](?:[a-z0-9._+-]{0,39}[a-z0-9+])?")
+_COMMAND_NAME = Lazy(COMMAND_NAMES)
+_ARGUMENT = Lazy(
+    r"--?[A-Za-z0-9][\w=,./-]*\Z|~?/[\w./-]|\./|[\w-]{1,80}/[\w./-]|[\w.-]{1,80}\.\w{1,5}\Z"
+)
+
+
+def _is_surely_command(call: ShellCall) -> bool:
+    """Whether a line that may be prose is a command: a known one, or one with arguments."""
+    first = call.words[0].known
+    if not first[:1].islower() and "/" not in first:
+        return False
+    known = bool(_COMMAND_NAME.match(f"{first} "))
+    return known or any(_ARGUMENT.match(one) for one in call.texts)
 
 
 def _unwrap(call: ShellCall, state: ShellState) -> ShellCall:
