@@ -79,7 +79,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--reason", metavar="TEXT", default="", help="why they are accepted")
     parser.add_argument(
-        "--accepted", metavar="FILE", help="a file of accepted findings that counts as well"
+        "--accepted", metavar="FILE", help="also accept the findings that this file lists"
     )
 
 
@@ -91,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
     settings = load_settings(args.project, config=args.config)
     more = read_accepted(args.accepted, required=True) if args.accepted else ()
     inspector = SkillInspector(settings, lambda: open_store(settings))
-    progress = show_progress if wants_progress(args) else _say_nothing
+    progress = show_progress if wants_progress(args) else _ignore_progress
     # Of named skills, a later one may not be there; the document of an error then stands alone.
     if form == "json" and not args.targets and not args.accept and args.model is None:
         return _stream(inspector, more, args)
@@ -151,7 +151,7 @@ def _drop_unshown(results: list[ScanResult]) -> None:
         results[at] = results[at]._replace(scanned=scanned)
 
 
-def _say_nothing(_text: str) -> None:
+def _ignore_progress(_text: str) -> None:
     pass
 
 
@@ -262,7 +262,7 @@ def _print(
             print_words(f"    {one_line(one.remedy)}", "    ")
         asked = [one for one in before.scanned.findings if one.kind == "ask"]
         if asked and not any(one.kind == "ask" for one in scanned.findings):
-            print(f"  {count(len(asked), 'finding')} to look at: --level ask shows them")
+            print(f"  {count(len(asked), 'finding')} to review: --level ask shows them")
         for gone in scanned.suppressed:
             print_words(f"  accepted {gone.finding.rule}: {one_line(gone.reason)}", "    ")
         if len(results) == 1 or args.verbose:
@@ -276,8 +276,8 @@ def _print(
 
 _LEVELS = {
     "block": "blocked",
-    "ask": "asks for a look",
-    "note": "nothing but notes",
+    "ask": "needs review",
+    "note": "notes only",
     "none": "nothing found",
 }
 
@@ -285,7 +285,7 @@ _LEVELS = {
 def _summary(results: Sequence[ScanResult]) -> str:
     levels = [one.scanned.level for one in results]
     blocked, asked = levels.count("block"), levels.count("ask")
-    return f"{count(len(results), 'skill')} scanned: {blocked} blocked, {asked} to look at"
+    return f"{count(len(results), 'skill')} scanned: {blocked} blocked, {asked} to review"
 
 
 def _relative(said: Diagnostic) -> str:

@@ -76,13 +76,13 @@ def _entry(one: object, path: str) -> AcceptedRule:
         raise ValueError(f"the entry for {rule} lacks skill or digest")
     if not (isinstance(reason, str) and reason.strip()):
         raise ValueError(f"the entry for {rule} lacks a reason")
-    told = one.get("time")
+    written = one.get("time")
     return AcceptedRule(
         skill=skill,
         digest=digest,
         rule=rule,
         reason=reason,
-        time=float(told) if isinstance(told, int | float) else 0.0,
+        time=float(written) if isinstance(written, int | float) else 0.0,
         source=path,
     )
 

@@ -131,7 +131,7 @@ def host_in(text: str) -> FoundUrl | None:
 
 
 def clean_host(text: str) -> str:
-    """Return a host as it is compared: lower case, without marks that scanners stumble over."""
+    """Return a host in its normal form: lower case, without brackets and other disguises."""
     host = unquote(text).lower().replace("[.]", ".").replace("(.)", ".").strip(".[](){}*_'\"")
     try:
         host = host if host.isascii() else host.replace(HOLE, "-").encode("idna").decode("ascii")

@@ -41,7 +41,7 @@ def note_approved(
 
 
 def find_approved(store: Store, project: str, skill: tuple[str, str]) -> ApprovedAbilities | None:
-    """Return what was approved last; None if nothing is known."""
+    """Return what was approved last; None without one."""
     text = store.state(_place(project, skill)).get(_ENTRY)
     try:
         found = read_json(text) if text else None

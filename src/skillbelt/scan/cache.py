@@ -41,8 +41,8 @@ def find_result(skill: Skill, cache_dir: str = "") -> tuple[str, ScannedSkill | 
     try:
         digest = skill.files.digest()
     except (SkillbeltError, OSError) as error:
-        told = f"the folder: {error}"
-        return "", ScannedSkill(name=skill.name, digest="", unseen=(told,))
+        failure = f"the folder: {error}"
+        return "", ScannedSkill(name=skill.name, digest="", unseen=(failure,))
     return digest, find_kept(digest, skill.name, cache_dir)
 
 
@@ -68,7 +68,7 @@ def keep(scanned: ScannedSkill, cache_dir: str = "") -> None:
     _remember(scanned.digest, scanned.name, has_parsers())[:] = [scanned]
     if cache_dir:
         results = _open(cache_dir)
-        # A cache that cannot be written costs time, and nothing else.
+        # A cache that cannot be written only costs time.
         with suppress(OSError):
             results.put(_key(scanned.digest, scanned.name), _encode(scanned))
         # About one time in 256.

@@ -18,7 +18,7 @@ from skillbelt.untrusted_json import read_json
 
 # Programs that take a command, or fetch one.
 _RUNNER = Lazy(r"\b(?:curl|wget|bash|sh|zsh|python3?|node|powershell|pwsh|nc|ncat)\b")
-# A request that takes a file along.
+# A request that uploads a file.
 _UPLOAD = Lazy(
     r"\bcurl\b[^\n]{0,200}\s(?:-F|-T|-d|--form|--data(?:-binary)?)[ =]?[\"']?[^\s@]{0,40}@"
 )

@@ -68,8 +68,8 @@ class SkillInspector:
             try:
                 seen = observed.read_observed(self._store(), scanned.digest)
             except SkillbeltError as error:
-                told = f"what runs tried: {error}"
-                scanned = scanned._replace(unseen=(*scanned.unseen, told))
+                failure = f"what runs tried: {error}"
+                scanned = scanned._replace(unseen=(*scanned.unseen, failure))
             else:
                 scanned = _add_observed(scanned, skill, seen)
         if not scanned.findings:

@@ -88,7 +88,7 @@ class SentData(NamedTuple):
 
 
 class ScanExhausted(Exception):
-    """A skill takes more steps than a scan has."""
+    """The skill needs more steps than a scan may take."""
 
 
 def merge(values: Iterable[Traced]) -> frozenset[str]:
@@ -114,21 +114,21 @@ class Ledger:
         self.unseen: list[str] = []
         self.skill_words = skill_words
         self.path, self.first_line = "", 1
-        # What a text that only shows something counts for: one kind less than what does it.
+        # Whether findings count one kind less, because the text only shows an example.
         self.weaker = False
         # Whether what is read as shell may be prose, so that not each line begins with a program.
         self.may_be_prose = False
         self.nesting = 0
         # The hosts that code connects to, each with the first place.
         self.used_hosts: dict[str, tuple[str, int]] = {}
-        # What was sent to hosts, to be judged when all that the skill says of itself is known.
+        # Data sent to hosts, judged once the whole skill was read.
         self.sent: dict[tuple[str, bool, bool], SentData] = {}
         self._steps = MAX_STEPS
         # What the parsers of shell and JavaScript may still take, and whether that was too little.
         self.parse_seconds = MAX_PARSE_SECONDS
         self.is_late = False
         # Which of `findings` is that of a rule for a line.
-        self._told: dict[tuple[str, str, int], int] = {}
+        self._finding_at: dict[tuple[str, str, int], int] = {}
         self._counts: Counter[tuple[str, str, FindingKind]] = Counter()
         self._of_a_kind: Counter[str] = Counter()
         self.read_shell: Callable[[str, int, Ledger], object] = lambda text, line, ledger: None
@@ -137,7 +137,7 @@ class Ledger:
         # The text of a file that lies beside the one being read, or below the skill; "" if none.
         self.read_sibling: Callable[[str], str] = lambda path: ""
         self.read_code: Callable[[str, str, int, Ledger], object] = lambda *_: None
-        # The text that sends records of its log to a host, and that host.
+        # The path of the text whose log records go to a host, and that host.
         self.log_host: tuple[str, Traced] = ("", UNKNOWN)
         # Texts that write what they fetched to a file whose name is not known.
         self.unnamed_fetches: set[str] = set()
@@ -174,12 +174,12 @@ class Ledger:
             chosen = KINDS[min(KINDS.index(chosen) + 1, len(KINDS) - 1)]
         at = self._line(line)
         place, count = (rule, self.path, at), self._counts[rule, self.path, chosen]
-        told = self._told.get(place)
-        if told is None and count < _MAX_OF_A_RULE:
-            told = self._room_for(chosen)
-        elif told is None or KINDS.index(self.findings[told].kind) <= KINDS.index(chosen):
+        at_index = self._finding_at.get(place)
+        if at_index is None and count < _MAX_OF_A_RULE:
+            at_index = self._find_index(chosen)
+        elif at_index is None or KINDS.index(self.findings[at_index].kind) <= KINDS.index(chosen):
             return
-        if told is None:
+        if at_index is None:
             return
         shown = shorten(one_line(detail.replace(HOLE, "…")), _SHOWN_CHARS)
         finding = Finding(
@@ -190,14 +190,14 @@ class Ledger:
             message=f"{row.what}: {shown}" if shown else row.what,
             remedy=row.remedy,
         )
-        self.findings[told : told + 1] = [finding]
-        self._told[place] = told
+        self.findings[at_index : at_index + 1] = [finding]
+        self._finding_at[place] = at_index
         self._counts[rule, self.path, chosen] = count + 1
 
-    def _room_for(self, kind: FindingKind) -> int | None:
-        """Return where a finding goes; among too many, in the place of the last weaker one.
+    def _find_index(self, kind: FindingKind) -> int | None:
+        """Return the index for a finding; when the list is full, that of the last weaker one.
 
-        So a skill cannot push out what is found late with what counts for little.
+        So many weak findings cannot push out a strong one.
         """
         if len(self.findings) < MAX_FINDINGS:
             return len(self.findings)
@@ -208,7 +208,7 @@ class Ledger:
         if not weaker:
             return None
         gone = self.findings[weaker[-1]]
-        self._told = {place: at for place, at in self._told.items() if at != weaker[-1]}
+        self._finding_at = {place: at for place, at in self._finding_at.items() if at != weaker[-1]}
         self._counts[gone.rule, gone.path, gone.kind] -= 1
         return weaker[-1]
 
@@ -235,7 +235,7 @@ class Ledger:
         kind = place_class(plain)
         if kind in ("credential", "service", "settings", "history"):
             self.can("read", plain, line)
-            weak = kind == "settings" or (kind == "service" and self._belongs(plain))
+            weak = kind == "settings" or (kind == "service" and self._is_about(plain))
             self.find("credential-access", line, plain, "note" if weak else None)
             return frozenset((kind, "file", f"{SERVICE_OF}{plain}"))
         if plain.startswith(("~", "/", "$HOME")) and plain != "/dev/null":
@@ -252,7 +252,7 @@ class Ledger:
         if len(strange) > 1 and len(strange) == len(names):
             self.find("environment-read", line, ", ".join(strange))
 
-    def _belongs(self, text: str) -> bool:
+    def _is_about(self, text: str) -> bool:
         """Whether the skill is about what the path or the variable belongs to."""
         return bool(self.skill_words & words_of(text))
 
@@ -284,19 +284,21 @@ class Ledger:
             self.find("persistence", line, plain, "note" if plainly else None)
         elif kind == "agent":
             self.can("agent-file", plain, line)
-            own = HOLE in plain or self._belongs(plain.rpartition("/")[2])
+            own = HOLE in plain or self._is_about(plain.rpartition("/")[2])
             self.find("agent-file-change", line, plain, "note" if own else None)
         elif kind == "system" and not plain.startswith(_OPEN_DEVICES):
             self.find("privilege", line, f"writes {plain}", "note")
         if "net" in content.labels and place_class(plain) in ("persistence", "agent"):
             self.find("fetch-and-run", line, plain)
 
-    def names_url(self, text: str, line: int, *, used: bool = False, told: bool = True) -> None:
-        """Note the hosts that a text names; without `told` only those that hide who they are."""
+    def names_url(
+        self, text: str, line: int, *, used: bool = False, all_hosts: bool = True
+    ) -> None:
+        """Note the hosts that a text names; without `all_hosts` only those that hide their owner."""
         if "://" not in text:
             return
         for found in find_urls(text):
-            if told or classify(found.host, found.path) not in ("", "own"):
+            if all_hosts or classify(found.host, found.path) not in ("", "own"):
                 self.reaches(found, line + text.count("\n", 0, found.at), used=used, code=False)
 
     def reaches(self, found: FoundUrl, line: int, *, used: bool = False, code: bool = True) -> None:
@@ -336,7 +338,7 @@ class Ledger:
             return
         drop = classify(host, found.path if found else "") in ("drop", "tunnel", "address")
         if part == "name":
-            self._looks_up(address, labels, line, host)
+            self._judge_lookup(address, labels, line, host)
         if labels & {"credential", "history", "watch"}:
             self.find("secret-to-network", line, host)
         elif "environment" in labels:
@@ -369,7 +371,7 @@ class Ledger:
             return "ask" if is_known(host) else "block"
         return "block"
 
-    def _looks_up(self, address: Traced, labels: frozenset[str], line: int, host: str) -> None:
+    def _judge_lookup(self, address: Traced, labels: frozenset[str], line: int, host: str) -> None:
         """Judge a name that is looked up: a secret in it, or data before a fixed domain."""
         secret = labels & {"credential", "service", "settings", "environment", "secret-file"}
         if secret or any(one.startswith("variable:") for one in labels):
@@ -401,12 +403,12 @@ class Ledger:
             known = words & names or any(len(name) > 3 and name in squeezed for name in names)
             if kind == "own" or known or declared(one.host):
                 continue
-            told = any(
+            is_found = any(
                 (finding.path, finding.line) == (one.path, one.line)
                 and RULES[finding.rule].family == "exfiltration"
                 for finding in self.findings
             )
-            if not told and (kind == "hosting" or (one.file and not is_known(one.host))):
+            if not is_found and (kind == "hosting" or (one.file and not is_known(one.host))):
                 self.path, self.first_line, self.weaker = one.path, 1, one.weaker
                 self.find("data-to-unknown-host", one.line, one.host)
         self.weaker = False
@@ -503,7 +505,7 @@ class Ledger:
 def _are_of_models(labels: frozenset[str]) -> bool:
     """Whether all files that data comes from hold keys of services that answer with a model.
 
-    A script that takes the first key it finds mixes them up for a reader of its text.
+    In a script that takes the first key it finds, the scan cannot tell the keys apart.
     """
     places = [one[len(SERVICE_OF) :] for one in labels if one.startswith(SERVICE_OF)]
     return bool(places) and all(words_of(place) & _MODEL_WORDS for place in places)

@@ -32,7 +32,7 @@ _ATTRIBUTE = Lazy(
 # One of these is in every text of which a part is hidden so.
 _HIDING = ("display", "visibility", "font-size", "opacity", "color", "hidden")
 _INLINE = Lazy(r"(?<!`)(`{1,3})(?!`)([^`\n]{3,400})\1(?!`)")
-# White space that pushes what stands behind it off the screen: lines, or characters of one line.
+# White space that pushes the text behind it off the screen: lines, or characters of one line.
 _BLANKS = Lazy(r"[ \t\u00a0\u3000\n]{41,}+")
 _BLANK_LINES, _BLANK_CHARS = 41, 200
 # A run of them is found faster among bytes.

@@ -57,9 +57,9 @@ def bound_observed(found: Iterable[Capability]) -> tuple[Capability, ...]:
         if one.value.strip()
     ]
     certain = _fold_domains([one for one in cleaned if one.outcome != "reported"])
-    told = {(one.kind, one.value) for one in certain}
+    sure = {(one.kind, one.value) for one in certain}
     reported = [
-        one for one in cleaned if one.outcome == "reported" and (one.kind, one.value) not in told
+        one for one in cleaned if one.outcome == "reported" and (one.kind, one.value) not in sure
     ]
     every = tuple(dict.fromkeys((*certain, *reported)))
     return tuple(

@@ -1,4 +1,4 @@
-"""Paths of a user that mean something: credentials, what starts by itself, files of agents."""
+"""Classify paths: credentials, autostart entries, agent files, system folders."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _TABLE: tuple[tuple[PlaceClass, str], ...] = (
         r"\.(?:bash|zsh|python|psql|mysql|node_repl|sqlite)_history|consolehost_history"
         r"|fish_history",
     ),
-    # Started again without a question.
+    # Started automatically.
     (
         "persistence",
         r"(?:^|/)\.(?:bashrc|bash_profile|bash_login|zshrc|zprofile|zshenv|zlogin|profile|xinitrc"
@@ -75,7 +75,7 @@ _TABLE: tuple[tuple[PlaceClass, str], ...] = (
         r"|powershell_profile\.ps1|\$profile\b"
         r"|/etc/(?:hosts|passwd|pam\.d|ssh/sshd_config)",
     ),
-    # Words and settings that steer an agent in every conversation.
+    # Instructions and settings that an agent loads in every conversation.
     (
         "agent",
         r"(?:^|/)(?:claude|agents|gemini|soul|memory|heartbeat|identity|tools|user|bootstrap|qwen"

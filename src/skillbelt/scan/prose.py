@@ -1,7 +1,7 @@
 """Read prose: instructions to a model that act against the user.
 
 The patterns (`prose_rules.py`, `prose_languages.py`) look for what is asked, in text that was freed
-from disguises first. A text that speaks *about* such words, as skills for security do, counts for
+from disguises first. A text that describes such words, as skills for security do, counts for
 less.
 """
 
@@ -38,7 +38,7 @@ _OVERLAP = 1_000
 # A pattern, and the bits of the groups of words that it needs.
 _Plan = tuple[ProsePattern, int]
 
-# Just before a match: the text speaks about such words instead of saying them.
+# Just before a match: the text quotes or describes such words and gives no order.
 _ABOUT = Lazy(
     r"(?:\be\.?g\.?\b|such as|for example|examples?\b|detect\w*|flags?\b"
     r"|look(?:ing)? for|watch (?:out )?for|scan(?:s|ning)? for|contain(?:s|ing)?"
@@ -52,7 +52,7 @@ _ABOUT = Lazy(
 
 
 def is_about_security(words: frozenset[str]) -> bool:
-    """Whether a skill is about attacks, and so speaks of them."""
+    """Whether a skill is about attacks, so that its text describes them."""
     return bool(words & _SECURITY) or words >= _RED_TEAM
 
 
@@ -176,7 +176,7 @@ def read_prose(text: str, line: int, ledger: Ledger) -> None:
     quick = (ascii_only or not _ODD.search(text)) and not _is_disguised(text)
     plain = _straighten(text)
     folded = plain.lower() if quick else fold(text)
-    seen = _seen(folded)
+    seen = _find_bits(folded)
     found: Sequence[_Plan] = _choose(seen) if seen else ()
     if not ascii_only and _OTHER_SCRIPT.search(folded):
         found = (*found, *_WITHOUT_NEEDS)
@@ -241,7 +241,7 @@ def _find_matching(found: Sequence[_Plan], plain: str) -> Sequence[_Plan]:
         return found
     matching = {one for one in found if one[0].spans or not one[1]}
     for part in parts:
-        likely = [one for one in _choose(_seen(part.lower())) if one not in matching]
+        likely = [one for one in _choose(_find_bits(part.lower())) if one not in matching]
         if likely and (likely := [one for one in likely if one in found]):
             folded = _split_sentences(part)
             matching.update(one for one in likely if one[0].form.search(folded))
@@ -285,7 +285,7 @@ def _sentences(folded: str) -> list[_Sentence]:
     while "\n" in folded and start < len(folded):
         end = folded.find("\n", start + 1)
         end = len(folded) if end < 0 else end
-        found.append(_Sentence(start, end, _seen(folded[start:end])))
+        found.append(_Sentence(start, end, _find_bits(folded[start:end])))
         start = end
     return found
 
@@ -416,7 +416,7 @@ def _separate_words(folded: str) -> str:
     return data.decode("utf-8", "surrogatepass")
 
 
-def _seen(folded: str) -> int:
+def _find_bits(folded: str) -> int:
     """Return the bits of the groups of which a text has a word."""
     return _merge_bits(_separate_words(folded))
 
@@ -473,7 +473,7 @@ def _choose_complete(complete: int) -> tuple[_Plan, ...]:
 _ALL = (*PATTERNS, *TASK_PATTERNS, *OTHER_LANGUAGES)
 
 
-def _plan() -> tuple[list[_Plan], dict[str, list[tuple[ProsePattern, int]]]]:
+def _assign_bits() -> tuple[list[_Plan], dict[str, list[tuple[ProsePattern, int]]]]:
     """Give each group of stems a bit: return the bits that a pattern needs, those of the stems.
 
     The bits of a pattern stand together, and the one above them belongs to none.
@@ -494,7 +494,7 @@ def _plan() -> tuple[list[_Plan], dict[str, list[tuple[ProsePattern, int]]]]:
     return plans, stems
 
 
-_PLANS, _STEMS = _plan()
+_PLANS, _STEMS = _assign_bits()
 
 
 class _BeginningBits(dict[str, tuple[tuple[str, int], ...]]):
@@ -546,7 +546,7 @@ def _note(
     chosen = _weaken(one, match, folded, about=about)
     # With the rest of an address, at which a pattern may end.
     whole = match[0] + _REST_OF_WORD.match(folded, match.end())[0]  # type: ignore[index]
-    if one.rule in _BY_HOST and _own_host(whole, ledger):
+    if one.rule in _BY_HOST and _has_own_hosts_only(whole, ledger):
         chosen = "note"
     if one.rule == "secret-to-network":
         chosen = max(chosen, _judge_sent_key(whole, ledger), key=KINDS.index)
@@ -578,20 +578,21 @@ _KEY_NAME = Lazy(r"\b(?<!/)\w{1,40}_(?:token|key|secret|password|passwd)\b")
 
 def _weaken(one: ProsePattern, match: re.Match[str], folded: str, *, about: bool) -> FindingKind:
     kind = one.kind
-    first = "" if match[0][:1].isalnum() else match[0][:1]
-    before = (folded[max(match.start() - 100, 0) : match.start()] + first).rstrip()
+    before = folded[max(match.start() - 100, 0) : match.start() + 1].rstrip()
     quoted = before[-1:] in "\"'`(" and bool(before.strip())
+    # Without the letter with which a match begins, but with a sign.
+    about_it = bool(_ABOUT.search(before[:-1] if match[0][:1].isalnum() else before))
     negated = one.negatable and bool(_NEGATED.search(before))
     stated = one.rule == "harmful-order" and bool(_STATED.search(before))
-    if negated or stated or (quoted and _ABOUT.search(before)):
+    if negated or stated or (quoted and about_it):
         return "note"
-    if quoted or _ABOUT.search(before):
-        # A skill that says that it is about security may speak of orders, and not give them.
+    if quoted or about_it:
+        # A skill that says that it is about security may quote orders.
         return "ask" if kind == "block" and not (about and quoted) else "note"
     return kind
 
 
-def _own_host(text: str, ledger: Ledger) -> bool:
+def _has_own_hosts_only(text: str, ledger: Ledger) -> bool:
     """Whether all hosts of a text belong to the skill's subject."""
     hosts = [one.host for one in find_urls(text)]
     return bool(hosts) and all(map(ledger.is_own_host, hosts))

@@ -138,7 +138,7 @@ def kind_of_text(path: str, text: str) -> str:
     return "data"
 
 
-# What no program runs by itself, and no model takes for instructions without being sent there.
+# Files that no program runs automatically, and that a model reads only when asked to.
 _DATA = frozenset(("data", "text", "notebook"))
 _PAGES = frozenset((".html", ".htm", ".svg"))
 
@@ -161,7 +161,7 @@ def read_text_file(path: str, text: str, ledger: Ledger, *, first_line: int = 1)
     ledger.path, ledger.first_line = path, first_line
     kind = kind_of_text(path, text)
     # What no model is given and no user runs: questions for tests, and what is inside a container.
-    with _Shown(ledger, kind == "dockerfile" or bool(_QUESTIONS.search(path))):
+    with _Weakened(ledger, kind == "dockerfile" or bool(_QUESTIONS.search(path))):
         _read_text_file(kind, text, ledger)
 
 
@@ -255,7 +255,7 @@ def read_document(text: str, ledger: Ledger) -> None:
     What a skill about security shows in its references counts for less: it teaches.
     """
     teaches = ledger.path != SKILL_FILE and is_about_security(ledger.skill_words)
-    with _Shown(ledger, teaches):
+    with _Weakened(ledger, teaches):
         _read_document(text, ledger)
 
 
@@ -352,7 +352,7 @@ _IN_LEET = bytes(
 )
 
 
-def _read_turned(text: str, line: int, ledger: Ledger) -> None:
+def _read_reversed(text: str, line: int, ledger: Ledger) -> None:
     """Note instructions that a paragraph says to read backwards or with other letters."""
     folded = text.lower()
     if "rot13" in folded or "rot-13" in folded:
@@ -366,11 +366,11 @@ def _read_paragraph(paragraph: Paragraph, ledger: Ledger, look: _Look) -> None:
     text, line = paragraph.text, paragraph.line
     look.read_prose(text, line, ledger)
     if look.is_turned:
-        _read_turned(text, line, ledger)
+        _read_reversed(text, line, ledger)
     if look.is_leet and len(_LEET.findall(text)) > 2:
         read_prose(_LEET.sub(lambda match: match[0].translate(_LETTERS), text), line, ledger)
     if "://" in text:
-        ledger.names_url(text, line, told=bool(_REACHES.search(text)))
+        ledger.names_url(text, line, all_hosts=bool(_REACHES.search(text)))
     if look.has_paths:
         _note_paths(text, line, ledger)
     lines: list[str] = []
@@ -378,15 +378,15 @@ def _read_paragraph(paragraph: Paragraph, ledger: Ledger, look: _Look) -> None:
         if any(sign in code for sign in _ACTS) and _COMMAND.match(code):
             lines = lines or text.split("\n")
             before = lines[at].partition(code)[0][-80:]
-            shown = _announces_bad(paragraph.heading) or bool(_BAD_EXAMPLE.search(before))
-            with _Shown(ledger, shown):
+            shown = _introduces_bad_example(paragraph.heading) or bool(_BAD_EXAMPLE.search(before))
+            with _Weakened(ledger, shown):
                 shell.read_shell(code, line + at, ledger)
     if (
         look.has_commands
         and any(sign in text for sign in _OPERATORS)
         and _COMMAND.match(_PROMPT.sub("", text.partition("\n")[0]))
     ):
-        with _Shown(ledger, _announces_bad(paragraph.heading)), _MaybeProse(ledger):
+        with _Weakened(ledger, _introduces_bad_example(paragraph.heading)), _MaybeProse(ledger):
             shell.read_shell(_PROMPT.sub("", text), line, ledger)
     for address, at in remote_images(text) if "![" in text else ():
         if "{" in address or re.search(
@@ -396,7 +396,7 @@ def _read_paragraph(paragraph: Paragraph, ledger: Ledger, look: _Look) -> None:
 
 
 def _note_paths(text: str, line: int, ledger: Ledger) -> None:
-    """Note the files with secrets that prose names; whether they are to be read is prose, too."""
+    """Note the files with secrets that prose names; patterns judge the order to read them."""
     if not any(begin in text for begin in _PATH_BEGINS):
         return
     for path, at in find_paths(text):
@@ -406,9 +406,9 @@ def _note_paths(text: str, line: int, ledger: Ledger) -> None:
 
 
 def _judge_key_and_host(path: str, after: str, line: int, ledger: Ledger) -> None:
-    """Note keys and, right behind them, a host that nothing is known of, in any other language.
+    """Note a key and an unknown host right behind it in text that is not English.
 
-    A guide in English says what both are for; what it orders is found by its words.
+    For English text, patterns find the order itself.
     """
     if "://" not in after or place_class(path) == "settings" or _ENGLISH.search(after):
         return
@@ -422,7 +422,7 @@ _ENGLISH = Lazy(r"(?i)\b(?:the|and|to|with|your|see|for|from|is|are|of|this|at)\
 
 
 @lru_cache(maxsize=256)
-def _announces_bad(text: str) -> bool:
+def _introduces_bad_example(text: str) -> bool:
     """Whether the text before a part says that it shows what not to do."""
     folded = text.lower()
     return any(word in folded for word in _BAD_WORDS) and bool(_BAD_EXAMPLE.search(text))
@@ -434,8 +434,8 @@ _REACHES = Lazy(
 )
 
 
-class _Shown:
-    """While it is open, what is found counts for one kind less: the text only shows it."""
+class _Weakened:
+    """Weaken all findings by one kind while it is open: the text only shows an example."""
 
     def __init__(self, ledger: Ledger, shown: bool) -> None:
         self.ledger, self.shown, self.before = ledger, shown, ledger.weaker
@@ -448,7 +448,7 @@ class _Shown:
 
 
 class _MaybeProse:
-    """While it is open, lines that are read as shell may be sentences."""
+    """Mark lines that are read as shell as possible sentences while it is open."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger, self.before = ledger, ledger.may_be_prose
@@ -468,8 +468,8 @@ _PROSE_BLOCKS = ("", "text", "plaintext", "markdown", "md", "prompt", "txt")
 
 
 def _read_block(block: ShownCode, ledger: Ledger, look: _Look, *, depth: int = 0) -> None:
-    shown = _announces_bad(block.before[-300:]) or bool(_BAD_COMMENT.match(block.text))
-    with _Shown(ledger, shown):
+    shown = _introduces_bad_example(block.before[-300:]) or bool(_BAD_COMMENT.match(block.text))
+    with _Weakened(ledger, shown):
         if block.language in _PROSE_BLOCKS:
             _read_prose_block(block, ledger, look, depth)
         elif block.language == "data":
@@ -528,7 +528,7 @@ _SENTENCE_LINE = Lazy(
 
 
 def _read_prose_in_code(block: ShownCode, ledger: Ledger, look: _Look) -> None:
-    """Note instructions between the lines of a block: a model reads them like all others."""
+    """Note instructions between the lines of a block, which a model reads too."""
     lines: list[str] = []
     start = last = -1
     for match, at in number_lines(_SENTENCE_LINE.finditer(block.text), block.text):
@@ -563,8 +563,9 @@ def read_code(text: str, language: str, line: int, ledger: Ledger) -> None:
 
 def _read_commands(text: str, line: int, ledger: Ledger) -> None:
     """Note what the commands in strings, and behind keys, do."""
-    for command, at in embedded.find_command_strings(text):
-        shell.read_shell(command, line + at, ledger)
+    with _MaybeProse(ledger):
+        for command, at in embedded.find_command_strings(text):
+            shell.read_shell(command, line + at, ledger)
 
 
 def read_head(head: str, ledger: Ledger) -> None:

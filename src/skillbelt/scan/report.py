@@ -86,7 +86,10 @@ def describe_statement(statement: CapabilityStatement) -> Iterator[tuple[str, st
                 marks = found.setdefault(one.value, set())
                 marks.add(f"{one.origin}: {one.outcome}" if one.outcome else one.origin)
         if found:
-            texts = [f"{one_line(value)}{_mark(origins)}" for value, origins in list(found.items())]
+            texts = [
+                f"{one_line(value)}{_list_origins(origins)}"
+                for value, origins in list(found.items())
+            ]
             yield kind, ", ".join(texts)
 
 
@@ -99,7 +102,7 @@ def list_capabilities(capabilities: Iterable[Capability]) -> list[Capability]:
     return sorted(given, key=lambda one: (_ORDER.index(one.kind), first[one.kind, one.value]))
 
 
-def _mark(origins: set[str]) -> str:
+def _list_origins(origins: set[str]) -> str:
     if origins == {"contained"}:
         return ""
     return f" ({', '.join(sorted(origins))})"
@@ -142,8 +145,7 @@ _ASKED_ABOUT: tuple[CapabilityKind, ...] = (
 _ALSO_NEW: tuple[CapabilityKind, ...] = ("instruction", "tool")
 
 
-# What a person has to know within seconds. Programs and packages are asked for when a run needs
-# them.
+# The most urgent kinds. Programs and packages have their own question when a run needs them.
 _URGENT: tuple[CapabilityKind, ...] = (
     "host", "persistence", "agent-file", "variable", "read", "write",
 )  # fmt: skip
@@ -172,8 +174,8 @@ def summarize_briefly(
 ) -> str:
     """Return the most important part of `summarize`, for a question; of what is new, all kinds."""
     kinds = _URGENT if known is None else (*_URGENT, *_ALSO_NEW, "program", "package")
-    told = summarize(statement, known, kinds).removeprefix("New: ")
-    return shorten(told[:1].upper() + told[1:], _BRIEF_CHARS)
+    summary = summarize(statement, known, kinds).removeprefix("New: ")
+    return shorten(summary[:1].upper() + summary[1:], _BRIEF_CHARS)
 
 
 def describe_use(use: ObservedUse) -> str:
@@ -219,7 +221,8 @@ def explain_refusal(
 ) -> ScanRefusal | None:
     """Say why a skill is refused, by the strongest of the findings that refuse it; None for none.
 
-    `words` name it for `skillbelt scan`. It says where a stricter level than usual is demanded.
+    `words` name it for `skillbelt scan`. The message names the settings that demand a stricter
+    level.
     """
     if not refused:
         return None
@@ -241,10 +244,10 @@ def compare_statements(
     before: CapabilityStatement, after: CapabilityStatement
 ) -> tuple[tuple[Capability, ...], tuple[Capability, ...]]:
     """Return what a statement has that the other lacks, and the reverse; places do not count."""
-    return _missing(after, before), _missing(before, after)
+    return _subtract(after, before), _subtract(before, after)
 
 
-def _missing(one: CapabilityStatement, other: CapabilityStatement) -> tuple[Capability, ...]:
+def _subtract(one: CapabilityStatement, other: CapabilityStatement) -> tuple[Capability, ...]:
     known = {(each.kind, each.value, each.origin) for each in other.capabilities}
     return tuple(
         each for each in one.capabilities if (each.kind, each.value, each.origin) not in known

@@ -133,13 +133,13 @@ class _Reading:
         self.ledger.read_sibling = self._read_sibling
         self._read_safely(SKILL_FILE, self._read_skill_text)
         self._read_safely(SKILL_FILE, self._read_head)
-        others = self._others(entries)
+        others = self._order_files(entries)
         for entry in others[:MAX_FILES]:
             self._read_entry(entry)
         if len(others) > MAX_FILES:
             self.ledger.miss(f"{len(others) - MAX_FILES:,} files after the first {MAX_FILES:,}")
             if _is_acted_on(others[MAX_FILES]):
-                self._doubt(others[MAX_FILES].path, f"it comes after {MAX_FILES:,} files")
+                self._report_unread(others[MAX_FILES].path, f"it comes after {MAX_FILES:,} files")
         judge_word(self.skill, self.ledger.used_hosts, self.ledger)
 
     def has_read(self, digest: str) -> bool:
@@ -154,12 +154,12 @@ class _Reading:
         same = (known.get(path) == sha for path, sha in self._read.items())
         return manifest.hash == digest and all(same)
 
-    def _others(self, entries: Iterable[TreeEntry]) -> list[TreeEntry]:
+    def _order_files(self, entries: Iterable[TreeEntry]) -> list[TreeEntry]:
         others = [one for one in entries if one.path != SKILL_FILE and one.kind != "folder"]
         return sorted(others, key=lambda one: not _is_acted_on(one))
 
-    def _doubt(self, path: str, why: str) -> None:
-        """Note a finding for what was not read and may do anything."""
+    def _report_unread(self, path: str, why: str) -> None:
+        """Note a finding for a file that was not read."""
         self.ledger.path, self.ledger.first_line, self.ledger.weaker = path, 1, False
         self.ledger.find("unseen-part", 1, f"{path}: {why}")
 
@@ -213,7 +213,7 @@ class _Reading:
             path = entry.path
             self._read_safely(path, lambda: self._read_data(path, self._load(path), 0))
             if path not in self._read and _is_acted_on(entry) and self.is_whole:
-                self._doubt(path, "only a part of it was read")
+                self._report_unread(path, "only a part of it was read")
 
     def _read_safely(self, path: str, read: Callable[[], None]) -> None:
         """Read a part; one that makes a reader fail is not seen, and a finding says so."""
@@ -222,7 +222,7 @@ class _Reading:
         except ScanExhausted:
             raise
         except Exception as error:
-            self._doubt(path, type(error).__name__)
+            self._report_unread(path, type(error).__name__)
             self.ledger.miss(f"{path}: a reader failed with {type(error).__name__}")
 
     def _load(self, path: str) -> bytes:
@@ -232,7 +232,7 @@ class _Reading:
         except (SkillbeltError, OSError) as error:
             self.ledger.miss(f"{path}: {error}")
             self.is_whole = False
-            # A server could hold a file back until it was scanned.
+            # A server could hold back a file until after the scan.
             if self.skill.origin.remote:
                 self.ledger.find("unseen-part", 1, f"{path}: {error}")
             return b""
@@ -266,7 +266,7 @@ class _Reading:
         if len(data) > MAX_TEXT:
             self.ledger.miss(f"{path}: only the first {MAX_TEXT:,} bytes were read")
             if is_acted_on(path, text):
-                self._doubt(path, f"only the first {MAX_TEXT:,} bytes were read")
+                self._report_unread(path, f"only the first {MAX_TEXT:,} bytes were read")
 
 
 def _own_modules(paths: Iterable[str]) -> frozenset[str]:

@@ -72,8 +72,8 @@ def add_opinion(scanned: ScannedSkill, answer: str, model: str) -> ScannedSkill:
 
 def without_opinion(scanned: ScannedSkill, model: str, why: str) -> ScannedSkill:
     """Return the result with a note that there is no second opinion."""
-    told = f"the second opinion of {one_line(model)}: {shorten(one_line(why), 300)}"
-    return scanned._replace(unseen=(*scanned.unseen, told))
+    failure = f"the second opinion of {one_line(model)}: {shorten(one_line(why), 300)}"
+    return scanned._replace(unseen=(*scanned.unseen, failure))
 
 
 def _finding(row: dict[str, object], model: str) -> Finding:

@@ -1,4 +1,4 @@
-"""Read what a settings file gives away: rights of containers, keys of strangers, secrets, commands.
+"""Find risky settings: container rights, unknown login keys, secrets and commands.
 
 Each form is looked for only in a text that has its words, and takes time in proportion to the text.
 """
@@ -18,7 +18,7 @@ from skillbelt.scan.values import KINDS, FindingKind
 from skillbelt.text import Lazy
 
 
-class _Gift(NamedTuple):
+class _RiskySetting(NamedTuple):
     """A rule, the words that a text needs, and the form."""
 
     rule: str
@@ -27,34 +27,38 @@ class _Gift(NamedTuple):
     kind: FindingKind = "ask"
 
 
-_GIFTS = (
-    _Gift("environment-read", ("toJSON(", "secrets"), Lazy(r"(?i)tojson\(\s{0,9}secrets\s{0,9}\)")),
-    _Gift(
+_RISKY_SETTINGS = (
+    _RiskySetting(
+        "environment-read", ("toJSON(", "secrets"), Lazy(r"(?i)tojson\(\s{0,9}secrets\s{0,9}\)")
+    ),
+    _RiskySetting(
         "privilege",
         ("privileged",),
         Lazy(r"(?m)^[^#\n`]{0,80}\bprivileged[\"']?:[ \t]{0,9}true\b"),
     ),
-    _Gift(
+    _RiskySetting(
         "privilege",
         ("docker.sock",),
         Lazy(r"/docker\.sock:|path:[ \t]{0,9}/var/run/docker\.sock"),
         "note",
     ),
     # The whole disk of the machine
-    _Gift("privilege", ("volumes",), Lazy(r"(?:-[ \t]{1,9}|[\[,][ \t]{0,9})[\"']?/:/[\w/-]{1,60}")),
-    _Gift(
+    _RiskySetting(
+        "privilege", ("volumes",), Lazy(r"(?:-[ \t]{1,9}|[\[,][ \t]{0,9})[\"']?/:/[\w/-]{1,60}")
+    ),
+    _RiskySetting(
         "privilege",
         ("hostPath",),
         Lazy(r"(?m)hostPath:\s{0,99}(?:path:[ \t]{0,9})?[\"']?/[\"']?[ \t]{0,9}$"),
     ),
     # Requests with their keys, copied to another server
-    _Gift(
+    _RiskySetting(
         "data-to-unknown-host",
         ("mirror", "proxy_pass https"),
         Lazy(r"(?m)^[^#\n]{0,200}\bmirror[ \t]{1,9}/[\w/]{1,60};"),
     ),
     # Whose owner may log in
-    _Gift(
+    _RiskySetting(
         "persistence",
         ("authorized", "AAAA"),
         Lazy(r"\bssh-(?:ed25519|rsa|dss) AAAA[A-Za-z0-9+/]{40,9000}"),
@@ -77,8 +81,8 @@ _MAX_LISTED_LINE = 80
 
 
 def read_settings(text: str, line: int, ledger: Ledger) -> None:
-    """Note what a file, or a block, of settings gives away."""
-    for gift in _GIFTS:
+    """Note the risky values in a settings file or block."""
+    for gift in _RISKY_SETTINGS:
         if all(word in text for word in gift.needs):
             for match, at in number_lines(gift.form.finditer(text), text, line):
                 ledger.find(gift.rule, at, match[0].strip()[:80], gift.kind)
@@ -109,6 +113,7 @@ _SENDING_STEP = Lazy(
     r"|upload|webhook|send_?\w{0,20}\b)"
 )
 _STEP_LINES = 14
+_MAX_STEP = 300
 _PLACES_OF_USERS = ("~", "$", "%", ".", "/etc/", "/home/", "/root/", "/Users/")
 _KEYS = ("credential", "service", "settings", "history")
 
@@ -124,9 +129,11 @@ def _read_steps(text: str, line: int, ledger: Ledger) -> None:
         if not is_reserved(found.host) and classify(found.host) != "own"
     ]
     for path, start in find_paths(text) if hosts else ():
-        if not path.startswith(_PLACES_OF_USERS) or place_class(path) not in _KEYS:
-            continue
         at = text.count("\n", 0, start)
+        if len(lines[at]) > _MAX_STEP or not path.startswith(_PLACES_OF_USERS):
+            continue
+        if place_class(path) not in _KEYS:
+            continue
         near = [host for number, host in hosts if abs(number - at) <= _STEP_LINES]
         part = "\n".join(lines[max(at - _STEP_LINES, 0) : at + _STEP_LINES + 1])
         if near and _SENDING_STEP.search(part):

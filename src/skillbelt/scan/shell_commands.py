@@ -168,7 +168,7 @@ def _is_surely_command(call: ShellCall) -> bool:
 
 
 def _unwrap(call: ShellCall, state: ShellState) -> ShellCall:
-    """Take away programs that start another one: sudo, env, timeout, xargs."""
+    """Remove the programs that only start another one: sudo, env, timeout, xargs."""
     for _ in range(6):
         name = call.name
         if name not in PREFIXES and name not in _STARTERS:
@@ -209,7 +209,7 @@ _GUARDS = Lazy(
     r"--(?:dangerously[\w-]*|yolo|no-verify-ssl|disable-web-security|allow-dangerous[\w-]*"
     r"|break-system-packages|bypass-permissions)\b"
 )
-# Programs that start another agent, and the switches with which it asks no one.
+# Programs that start another agent, and the switches that turn off its questions.
 _AGENTS = frozenset(
     ("claude", "codex", "cursor-agent", "gemini", "aider", "amp", "copilot", "goose", "opencode",
      "qwen", "cline", "droid", "crush")
@@ -226,7 +226,7 @@ _MINERS = Lazy(
 
 
 def _look_at_words(call: ShellCall, state: ShellState) -> None:
-    """Note what counts in a word of any command."""
+    """Search the words of any command for miners, disabled guards and addresses."""
     ledger, whole = state.ledger, call.whole
     if call.name in _AGENTS and (free := _UNASKED.search(whole)):
         ledger.find("guard-off", call.line, f"{call.name} {free[0].strip()}")

@@ -97,8 +97,8 @@ class CapabilityStatement(NamedTuple):
 
     def with_observed(self, observed: Iterable[Capability]) -> CapabilityStatement:
         """Return the statement with what runs of the same content did."""
-        told = dict.fromkeys((*self.capabilities, *observed))
-        return self._replace(capabilities=tuple(told))
+        together = dict.fromkeys((*self.capabilities, *observed))
+        return self._replace(capabilities=tuple(together))
 
     def without_observed(self) -> CapabilityStatement:
         """Return what the skill itself says: what it declares and contains."""
