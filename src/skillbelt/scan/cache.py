@@ -1,7 +1,7 @@
 """Keep the results of scans in the user's cache folder, by content and by the rules.
 
-No skill and no project can write there. A result of other rules, of another Python or without the
-parsers has another key, and one that is damaged does not count.
+No skill and no project can write there. The key depends on the rules, on Python and on whether the
+parsers are there; a damaged result is ignored.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Everything that is known of a skill: a scan of it, what runs tried, what was accepted, approved.
+"""Combine all facts about a skill: its scan, its runs, accepted findings and approvals.
 
-The one place for commands, questions, servers and the library, so that all of them say the same.
+Commands, questions, servers and the library all ask here, so that their answers agree.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _FILES = ("read", "write")
 
 
 class SkillInspector:
-    """Says what is known of skills. Without a `store` that is what a scan finds.
+    """Reports facts about skills. Without a `store` that is only what a scan finds.
 
     `project` is whose approvals count.
     """
@@ -149,7 +149,7 @@ class SkillInspector:
 def _new_first(
     findings: Iterable[Finding], now: CapabilityStatement, before: CapabilityStatement
 ) -> tuple[Finding, ...]:
-    """Return findings of a kind in the order of their news: first those of what is new."""
+    """Return findings with those about new capabilities first."""
     known = {(one.kind, one.value) for one in before.capabilities}
     new = {(one.path, one.line) for one in now.capabilities if (one.kind, one.value) not in known}
     return tuple(

@@ -167,7 +167,7 @@ class Ledger:
             )
 
     def find(self, rule: str, line: int, detail: str, kind: FindingKind | None = None) -> None:
-        """Note a finding; `kind` is what it counts for where that is less than the rule's."""
+        """Note a finding; `kind` is its kind where that is weaker than the rule's."""
         row = RULES[rule]
         chosen = max(kind or row.kind, row.kind, key=KINDS.index)
         if self.weaker:
@@ -294,7 +294,7 @@ class Ledger:
     def names_url(
         self, text: str, line: int, *, used: bool = False, all_hosts: bool = True
     ) -> None:
-        """Note the hosts that a text names; without `all_hosts` only those that hide their owner."""
+        """Note the hosts that a text names; without `all_hosts` those that hide their owner."""
         if "://" not in text:
             return
         for found in find_urls(text):
@@ -357,7 +357,7 @@ class Ledger:
             self._sends_variable(labels, host, line, part=part, drop=drop)
 
     def judge_named_key(self, host: str, paths: Sequence[str], names: Sequence[str]) -> FindingKind:
-        """Return what an order to send files or variables with keys to a host counts for."""
+        """Return the kind of an order to send files or variables with keys to a host."""
         kind = classify(host)
         if kind == "own":
             return "note"
@@ -392,7 +392,7 @@ class Ledger:
         )
 
     def judge_sent(self, declared: Callable[[str], bool]) -> None:
-        """Judge where data went, by all that the skill says of itself."""
+        """Judge the hosts that got data by what the skill declares and describes."""
         names = self.skill_words | words_of(
             " ".join(one.value for one in self.capabilities.values() if one.kind == "variable")
         )

@@ -1,4 +1,4 @@
-"""Take Markdown apart: frontmatter left out, prose by paragraphs, code by blocks, comments.
+"""Split Markdown into paragraphs, blocks of code and comments, without the frontmatter.
 
 A line reader and not a whole parser of CommonMark: it keeps the lines, takes time in proportion to
 the text, and what it takes for prose instead of code is read as prose and as commands.
@@ -216,7 +216,7 @@ def inline_code(text: str) -> Iterator[tuple[str, int]]:
 
 
 def remote_images(text: str) -> Iterator[tuple[str, int]]:
-    """Yield the addresses of images, which a page that shows them calls up."""
+    """Yield the addresses of images, which a page fetches when it is shown."""
     for match, line in number_lines(_IMAGE_ADDRESS.finditer(text), text):
         start = text.rfind("]", 0, match.start()) + 1
         opened = text.find("![", start, match.start())

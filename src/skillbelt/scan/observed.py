@@ -83,7 +83,7 @@ def spell_home(path: str) -> str:
 
 
 def _fold_domains(found: list[Capability]) -> list[Capability]:
-    """Put many hosts of one domain together: a name may carry data, and each call another one."""
+    """Replace many hosts of one domain by `*.domain`: each name could carry data."""
     hosts = {one.value for one in found if one.kind == "host"}
     many = {
         domain for domain, count in Counter(map(_domain, hosts)).items() if count > _MOST_OF_DOMAIN
@@ -153,14 +153,14 @@ def note_observed(store: Store, digest: str, observed: Iterable[Capability]) -> 
 
 
 def read_observed(store: Store, digest: str) -> tuple[Capability, ...]:
-    """Return what runs of this content tried, the certain first."""
+    """Return what runs of this content tried, certain entries first."""
     if not digest or not is_complete(digest):
         return ()
     return read_entries(store.state(_place(digest)))
 
 
 def read_entries(state: dict[str, str]) -> tuple[Capability, ...]:
-    """Return the entries of a state, what was reached first; what is damaged does not count."""
+    """Return the entries of a state, reached hosts first, without damaged ones."""
     found = [one for key, text in state.items() if key.startswith(_PREFIX) for one in _decode(text)]
     return tuple(sorted(found, key=lambda one: (_ORDER.index(one.outcome), one.kind, one.value)))
 

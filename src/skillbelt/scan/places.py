@@ -99,7 +99,7 @@ _MAX_PATH = 300
 
 @lru_cache(maxsize=4096)
 def place_class(path: str) -> PlaceClass:
-    """Return what a path means; "" for one that means nothing."""
+    """Return the class of a path; "" for an ordinary one."""
     text = path[:_MAX_PATH].replace("\\", "/")
     return next((kind for kind, form in _FORMS if form.search(text)), "")
 

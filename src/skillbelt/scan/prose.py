@@ -115,7 +115,7 @@ _OTHER_SCRIPT = Lazy(
 
 
 def fold(text: str) -> str:
-    """Return the text as it is compared: lower case, without disguises, one sentence a line."""
+    """Return the text in its normal form: lower case, no disguises, one sentence per line."""
     plain = text[:MAX_PARAGRAPH]
     if not plain.isascii():
         plain = unicodedata.normalize("NFKC", _INVISIBLE.sub("", plain))
@@ -155,7 +155,7 @@ def _unmark(match: re.Match[str]) -> str:
 
 
 def _is_foreign(text: str) -> bool:
-    """Whether a text is written in another alphabet, and does not only borrow its letters."""
+    """Whether a text is written in another alphabet, and not only with some of its letters."""
     return any(
         len(word) > 2 and not re.search("[a-zA-Z]", word)
         for word in re.findall("[\u0370-\u052f]+", text)
@@ -207,9 +207,9 @@ def _cut(text: str) -> Iterator[tuple[str, int]]:
 
 
 def read_skimmed(text: str, line: int, ledger: Ledger, skim: Skim, at: int) -> bool:
-    """Note what whole lines of a text that was skimmed tell a model; `at` is the first of them.
+    """Note the orders in whole lines of a skimmed text; `at` is the first line.
 
-    Return whether the same lines would say nothing elsewhere, either.
+    Return whether these lines hold nothing to look for, so that a copy of them can be skipped.
     """
     last = at + text.count("\n")
     if len(text) > MAX_PARAGRAPH or skim.is_odd(at, last):
@@ -316,7 +316,7 @@ def _is_disguised(text: str) -> bool:
 
 
 def _may_be_spaced(text: str) -> bool:
-    """Whether letters of a text may stand apart: one after another, each behind a sign."""
+    """Whether a text may have words with a sign between their letters."""
     return _has_spaced_run(text) or _has_pair(text)
 
 
@@ -417,7 +417,7 @@ def _separate_words(folded: str) -> str:
 
 
 def _find_bits(folded: str) -> int:
-    """Return the bits of the groups of which a text has a word."""
+    """Return the bits of all groups that have a word in the text."""
     return _merge_bits(_separate_words(folded))
 
 
@@ -565,9 +565,12 @@ _BY_HOST = ("send-instruction", "side-order", "follow-remote-text")
 
 
 def _judge_sent_key(text: str, ledger: Ledger) -> FindingKind:
-    """Return what an order to send a key counts for, by the key and by the hosts it goes to."""
-    found = [host_in(one.rpartition("@")[2]) for one in text.split() if "." in one]
-    hosts = {one.host for one in found if one is not None}
+    """Return the kind of an order to send a key, by the key and the hosts that get it."""
+    hosts = {one.host for one in find_urls(text)}
+    words = [one for one in text.split() if "." in one]
+    # An address without a scheme, or of a person, counts where no other one is there.
+    found = [host_in(one.rpartition("@")[2]) for one in (words[-1:] if hosts else words)]
+    hosts |= {one.host for one in found if one is not None and not place_class(one.host)}
     paths = [path for path, _ in find_paths(text) if place_class(path) or is_env_file(path)]
     kinds = [ledger.judge_named_key(host, paths, _KEY_NAME.findall(text)) for host in hosts]
     return min(kinds, key=KINDS.index) if kinds else "ask"

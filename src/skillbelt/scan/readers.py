@@ -310,7 +310,7 @@ _LETTERS = str.maketrans("013457", "oieast")
 
 
 class _Look:
-    """Features of a whole text, found once, so that its parts are not searched in vain.
+    """Features of a whole text, found once, to skip searches of its parts that cannot match.
 
     A part that is not made of whole lines of the text has no use for it.
     """
@@ -329,7 +329,7 @@ class _Look:
         return read_skimmed(text, line, ledger, self._skim, line - self._first_line)
 
     def is_dull(self, text: str, line: int) -> bool:
-        """Whether lines of the text say, name and show nothing that counts."""
+        """Whether no reader can find anything in these lines."""
         first = line - self._first_line
         last = first + text.count("\n")
         return (
@@ -569,7 +569,7 @@ def _read_commands(text: str, line: int, ledger: Ledger) -> None:
 
 
 def read_head(head: str, ledger: Ledger) -> None:
-    """Note instructions in the frontmatter, but for the texts that are read as a whole."""
+    """Note instructions in the frontmatter, except in fields that are read as a whole."""
     key = ""
     value, begun = "", 0  # what goes on below a key
     for number, line in enumerate((*head.split("\n"), "---")):

@@ -94,7 +94,7 @@ def describe_statement(statement: CapabilityStatement) -> Iterator[tuple[str, st
 
 
 def list_capabilities(capabilities: Iterable[Capability]) -> list[Capability]:
-    """Return capabilities as a person reads them: by kind, and what is said of a value together."""
+    """Return capabilities in reading order: by kind, with all entries of a value together."""
     given = list(capabilities)
     first: dict[tuple[CapabilityKind, str], int] = {}
     for number, one in enumerate(given):
@@ -191,7 +191,7 @@ def summarize_surprises(uses: Iterable[ObservedUse]) -> str:
 
 
 def summarize_findings(findings: Iterable[Finding]) -> str:
-    """Return the findings that need a look, the first by its words; "" without one."""
+    """Return the first finding that needs review and the number of others; "" without one."""
     found = [
         f"{_place(one)}: {one_line(one.message)}" for one in findings if one.kind != "note"
     ]  # fmt: skip
@@ -243,7 +243,7 @@ def explain_refusal(
 def compare_statements(
     before: CapabilityStatement, after: CapabilityStatement
 ) -> tuple[tuple[Capability, ...], tuple[Capability, ...]]:
-    """Return what a statement has that the other lacks, and the reverse; places do not count."""
+    """Return what each statement has that the other lacks; places are ignored."""
     return _subtract(after, before), _subtract(before, after)
 
 

@@ -216,7 +216,7 @@ class _Reading:
                 self._report_unread(path, "only a part of it was read")
 
     def _read_safely(self, path: str, read: Callable[[], None]) -> None:
-        """Read a part; one that makes a reader fail is not seen, and a finding says so."""
+        """Read a part; when its reader fails, note a finding instead."""
         try:
             read()
         except ScanExhausted:
@@ -286,7 +286,7 @@ def _is_acted_on(entry: TreeEntry) -> bool:
 
 
 def _decode(data: bytes) -> str:
-    """Return the text of a file without what interpreters and models pass over."""
+    """Return the text of a file without bytes that interpreters and models ignore."""
     text = data.decode("utf-8", "replace").removeprefix("\ufeff")
     return text.replace("\r\n", "\n").replace("\0", "")
 
@@ -294,7 +294,7 @@ def _decode(data: bytes) -> str:
 def _may_be_text(path: str, data: bytes) -> bool:
     """Whether a shell or a model takes a file for text, in spite of what it begins with or holds.
 
-    They pass over zero bytes, and a shell over a first line that is no command.
+    They ignore zero bytes, and a shell ignores a first line that is no command.
     """
     if data.startswith(b"#!") or splitext(path)[1].lower() in TEXT_ENDINGS:
         return True
