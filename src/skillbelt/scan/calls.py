@@ -217,9 +217,9 @@ def _request(call: TracedCall, ledger: Ledger) -> Traced:
     if method in ("send", "write") and call.positional:
         sent.append(call.first)
     if sent:
-        ledger.sends(Traced(labels=_parts(sent, "body")), address, line)
+        ledger.sends(Traced(labels=_select_labels(sent, "body")), address, line)
     for one in (*sent, *call.every):
-        header = _parts([one], "header")
+        header = _select_labels([one], "header")
         if header:
             ledger.sends(Traced(labels=header), address, line, part="header")
     if "headers" in call.named:
@@ -227,7 +227,7 @@ def _request(call: TracedCall, ledger: Ledger) -> Traced:
     return Traced(labels=ledger.fetches(address, line))
 
 
-def _parts(values: list[Traced], part: str) -> frozenset[str]:
+def _select_labels(values: list[Traced], part: str) -> frozenset[str]:
     """Return the labels of the body, or of what options of JavaScript mark as headers."""
     labels = merge(values)
     headers = frozenset(one[7:] for one in labels if one.startswith("header:"))

@@ -78,12 +78,12 @@ def opaque_blob(text: str) -> re.Match[str] | None:
     if max(map(len, text.split("\n"))) < _BLOB_CHARS or not _DECODER.search(text):
         return None
     for match in _BLOB.finditer(text):
-        if _entropy(match[0][:2000]) > 4.3 and not re.fullmatch(r"[0-9a-f]+", match[0]):
+        if _measure_entropy(match[0][:2000]) > 4.3 and not re.fullmatch(r"[0-9a-f]+", match[0]):
             return match
     return None
 
 
-def _entropy(text: str) -> float:
+def _measure_entropy(text: str) -> float:
     counts = Counter(text).values()
     return -sum(n / len(text) * log2(n / len(text)) for n in counts)
 

@@ -29,7 +29,7 @@ _IN_ASCII = bytes(code if code < 128 else ord(".") for code in range(256))
 
 
 @cache
-def _language(name: str) -> Language:
+def _load_language(name: str) -> Language:
     return Language(_GRAMMARS[name]())
 
 
@@ -45,7 +45,7 @@ class Parsers(threading.local):
             # What is to replace this bound ends the process in every version of the binding so far.
             warnings.filterwarnings("ignore", "Use the progress_callback", DeprecationWarning)
             most = int(PARSE_SECONDS * 1_000_000)
-            self.made[language] = Parser(_language(language), timeout_micros=most)
+            self.made[language] = Parser(_load_language(language), timeout_micros=most)
         return self.made[language]
 
 

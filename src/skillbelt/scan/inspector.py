@@ -104,7 +104,7 @@ class SkillInspector:
         if scanned.digest != digest:
             return {"scan": "the files of the skill changed just now, and were not scanned"}
         own = scanned.statement.without_observed()
-        before = self._approved(skill, origin)
+        before = self._find_approved(skill, origin)
         lines: dict[str, str] = {}
         if before is None:
             lines["undeclared"] = summarize_briefly(own)
@@ -134,7 +134,7 @@ class SkillInspector:
                 statement=scanned.statement,
             )
 
-    def _approved(self, skill: Skill, origin: str) -> approvals.ApprovedAbilities | None:
+    def _find_approved(self, skill: Skill, origin: str) -> approvals.ApprovedAbilities | None:
         if self._store is None:
             return None
         return approvals.find_approved(self._store(), self._project, (skill.name, origin))
@@ -163,14 +163,14 @@ def _add_observed(
     if not seen:
         return scanned
     uses = [_state_use(one, scanned.statement, observed.declared_by_tools(skill)) for one in seen]
-    beyond = [_finding(one) for one in uses if one.stated == "nowhere"][:_MAX_BEYOND]
+    beyond = [_make_finding(one) for one in uses if one.stated == "nowhere"][:_MAX_BEYOND]
     findings = sorted((*scanned.findings, *beyond), key=lambda one: KINDS.index(one.kind))
     return scanned._replace(
         findings=tuple(findings), statement=scanned.statement.with_observed(seen)
     )
 
 
-def _finding(use: ObservedUse) -> Finding:
+def _make_finding(use: ObservedUse) -> Finding:
     rule = RULES[BEYOND]
     # What was only printed may be the words of a text that the script was given.
     kind: FindingKind = "note" if use.outcome == "reported" else rule.kind
@@ -187,7 +187,9 @@ def _finding(use: ObservedUse) -> Finding:
 def _state_use(
     one: Capability, statement: CapabilityStatement, tool_hosts: tuple[str, ...]
 ) -> ObservedUse:
-    declared, contained = (_values(one, statement, origin) for origin in ("declared", "contained"))
+    declared, contained = (
+        _list_values(one, statement, origin) for origin in ("declared", "contained")
+    )
     if one.kind == "host":
         declared = (*declared, *tool_hosts)
     stated: Stated = "nowhere"
@@ -198,7 +200,7 @@ def _state_use(
     return ObservedUse(kind=one.kind, value=one.value, outcome=one.outcome, stated=stated)
 
 
-def _values(one: Capability, statement: CapabilityStatement, origin: str) -> tuple[str, ...]:
+def _list_values(one: Capability, statement: CapabilityStatement, origin: str) -> tuple[str, ...]:
     kinds = _FILES if one.kind in _FILES else (one.kind,)
     return tuple(
         each.value

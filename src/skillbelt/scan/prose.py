@@ -252,7 +252,7 @@ def _try_patterns(
     found: Sequence[_Plan], text: str, folded: str, line: int, ledger: Ledger
 ) -> None:
     about = is_about_security(ledger.skill_words)
-    sentences = _sentences(folded)
+    sentences = _find_sentences(folded)
     for one, needed in found:
         match = _search(one, needed, folded, sentences, ledger)
         if match is not None:
@@ -278,7 +278,7 @@ _SPACED_BYTES = b"\1\2" * 4
 _DISGUISES = (("&", _ENTITY), ("<", _TAG), ("*", _INSIDE), ("~~", _INSIDE), ("", _SPACED_HINT))
 
 
-def _sentences(folded: str) -> list[_Sentence]:
+def _find_sentences(folded: str) -> list[_Sentence]:
     """Return the sentences of a folded text; none if it is only one."""
     found: list[_Sentence] = []
     start = 0
@@ -554,7 +554,7 @@ def _note(
         is_known(url.host) or ledger.is_own_host(url.host) for url in find_urls(whole)
     ):
         chosen = "note"
-    at = line + _line_of(text, match, folded)
+    at = line + _find_line(text, match, folded)
     shown = " ".join(whole.split()).strip(" .,;:!")
     ledger.can("instruction", f"{one.rule}: {shown}"[:160], at)
     ledger.find(one.rule, at, shown, chosen)
@@ -601,7 +601,7 @@ def _has_own_hosts_only(text: str, ledger: Ledger) -> bool:
     return bool(hosts) and all(map(ledger.is_own_host, hosts))
 
 
-def _line_of(text: str, match: re.Match[str], folded: str) -> int:
+def _find_line(text: str, match: re.Match[str], folded: str) -> int:
     """Return about how many lines after the first one a match begins."""
     lines = text.count("\n")
     if not lines or not folded:

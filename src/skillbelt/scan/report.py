@@ -158,12 +158,12 @@ def phrase(kind: CapabilityKind, values: Sequence[str]) -> str:
     word = _WORDS[kind][len(values) > 1]
     if kind == "instruction":  # without the rule
         values = [value.partition(": ")[2] or value for value in values]
-    named = ", ".join(_name(value) for value in values[:_MOST_NAMED])
+    named = ", ".join(_quote_name(value) for value in values[:_MOST_NAMED])
     more = len(values) - _MOST_NAMED
     return f"{word} {named}{f' and {more} more' if more > 0 else ''}"
 
 
-def _name(value: str) -> str:
+def _quote_name(value: str) -> str:
     """Return a name that the skill chose, in quotes if it could pass for words of a message."""
     text = one_line(value)
     return text if _PLAIN_NAME.fullmatch(text) else json_string(shorten(text, 60))
@@ -193,7 +193,7 @@ def summarize_surprises(uses: Iterable[ObservedUse]) -> str:
 def summarize_findings(findings: Iterable[Finding]) -> str:
     """Return the first finding that needs review and the number of others; "" without one."""
     found = [
-        f"{_place(one)}: {one_line(one.message)}" for one in findings if one.kind != "note"
+        f"{_name_place(one)}: {one_line(one.message)}" for one in findings if one.kind != "note"
     ]  # fmt: skip
     return shorten(_list_first(found, 1), _BRIEF_CHARS)
 
@@ -203,9 +203,9 @@ def _list_first(texts: Sequence[str], most: int = _MOST_NAMED) -> str:
     return "; ".join(texts[:most]) + (f"; and {more} more" if more > 0 else "")
 
 
-def _place(finding: Finding) -> str:
+def _name_place(finding: Finding) -> str:
     place = f"{finding.path}:{finding.line}" if finding.line else finding.path
-    return _name(place)
+    return _quote_name(place)
 
 
 class ScanRefusal(NamedTuple):

@@ -129,7 +129,7 @@ class _Reading:
         """
         entries = list(self.skill.files.entries())
         self._paths = frozenset(one.path for one in entries if one.kind == "file")
-        self.ledger.own_modules = _own_modules(self._paths)
+        self.ledger.own_modules = _find_own_modules(self._paths)
         self.ledger.read_sibling = self._read_sibling
         self._read_safely(SKILL_FILE, self._read_skill_text)
         self._read_safely(SKILL_FILE, self._read_head)
@@ -185,7 +185,7 @@ class _Reading:
         ledger, skill = self.ledger, self.skill
         ledger.path, ledger.first_line = SKILL_FILE, 1
         described = f"{skill.description}\n{skill.when_to_use}"
-        line = self._line_of("description")
+        line = self._find_line("description")
         read_prose(described, line, ledger)
         lower = described.lower()
         if any(word in lower for word in _CATCHING) and (match := _CATCH_ALL.search(described)):
@@ -194,11 +194,11 @@ class _Reading:
             hooks = skill.frontmatter.hooks
         except SkillbeltError:
             return
-        for command in _commands(hooks, 0):
-            ledger.can("persistence", f"hook: {command}", self._line_of("hooks"))
-            shell.read_shell(command, self._line_of("hooks"), ledger)
+        for command in _find_commands(hooks, 0):
+            ledger.can("persistence", f"hook: {command}", self._find_line("hooks"))
+            shell.read_shell(command, self._find_line("hooks"), ledger)
 
-    def _line_of(self, key: str) -> int:
+    def _find_line(self, key: str) -> int:
         """Return the line of a key of the head, 1 if it is not found."""
         starts = (line.startswith(f"{key}:") for line in self.head.split("\n"))
         return next((number for number, found in enumerate(starts, 1) if found), 1)
@@ -269,7 +269,7 @@ class _Reading:
                 self._report_unread(path, f"only the first {MAX_TEXT:,} bytes were read")
 
 
-def _own_modules(paths: Iterable[str]) -> frozenset[str]:
+def _find_own_modules(paths: Iterable[str]) -> frozenset[str]:
     """Return the paths of the modules and packages of Python among files, without the ending."""
     found = set[str]()
     for path in paths:
@@ -314,7 +314,7 @@ def _is_packed(data: bytes) -> bool:
     )
 
 
-def _commands(value: object, depth: int) -> Iterable[str]:
+def _find_commands(value: object, depth: int) -> Iterable[str]:
     """Yield the commands of hooks, which are nested lists and maps."""
     if depth > 6:
         return
@@ -323,7 +323,7 @@ def _commands(value: object, depth: int) -> Iterable[str]:
             if key == "command" and isinstance(one, str):
                 yield one
             else:
-                yield from _commands(one, depth + 1)
+                yield from _find_commands(one, depth + 1)
     elif isinstance(value, list | tuple):
         for one in value[:100]:
-            yield from _commands(one, depth + 1)
+            yield from _find_commands(one, depth + 1)
