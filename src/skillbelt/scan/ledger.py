@@ -361,6 +361,8 @@ class Ledger:
         kind = classify(host)
         if kind == "own":
             return "note"
+        if any(place_class(path) in ("credential", "history") for path in paths):
+            return "block"
         if paths and not kind:
             parts = [part for path in paths for part in (path, *re.split(r"[/.]", path))]
             labels = frozenset(f"{SERVICE_OF}{part} {service_of(part)}" for part in parts)

@@ -6,7 +6,9 @@ Each form is looked for only in a text that has its words, and takes time in pro
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
+from itertools import accumulate
 from posixpath import splitext
 
 from skillbelt.records import NamedTuple
@@ -82,10 +84,10 @@ _MAX_LISTED_LINE = 80
 
 def read_settings(text: str, line: int, ledger: Ledger) -> None:
     """Note the risky values in a settings file or block."""
-    for gift in _RISKY_SETTINGS:
-        if all(word in text for word in gift.needs):
-            for match, at in number_lines(gift.form.finditer(text), text, line):
-                ledger.find(gift.rule, at, match[0].strip()[:80], gift.kind)
+    for setting in _RISKY_SETTINGS:
+        if all(word in text for word in setting.needs):
+            for match, at in number_lines(setting.form.finditer(text), text, line):
+                ledger.find(setting.rule, at, match[0].strip()[:80], setting.kind)
     if _GIT_SECTION.search(text):
         _read_git_settings(text, line, ledger)
     if '"env"' in text and "${" in text:
@@ -123,13 +125,14 @@ def _read_steps(text: str, line: int, ledger: Ledger) -> None:
     if "://" not in text or not _SENDING_STEP.search(text):
         return
     lines = text.split("\n")
+    starts = list(accumulate(len(one) + 1 for one in lines))
     hosts = [
-        (text.count("\n", 0, found.at), found.host)
+        (bisect_right(starts, found.at), found.host)
         for found in find_urls(text)
         if not is_reserved(found.host) and classify(found.host) != "own"
     ]
     for path, start in find_paths(text) if hosts else ():
-        at = text.count("\n", 0, start)
+        at = bisect_right(starts, start)
         if len(lines[at]) > _MAX_STEP or not path.startswith(_PLACES_OF_USERS):
             continue
         if place_class(path) not in _KEYS:
