@@ -57,7 +57,7 @@ install.determinate.systems nixos.org get.nextflow.io micro.mamba.pm apt.llvm.or
 sentry.io cli.sentry.dev supabase.com dl.google.com sdk.cloud.google.com packages.cloud.google.com
 aka.ms download.pytorch.org releases.hashicorp.com get.pulumi.com cursor.com windsurf.com
 """
-# As part of a form: a host that says nothing of who is behind it.
+# As part of a pattern: a host that hides its owner.
 ANONYMOUS = (
     r"(?:[\w-]{1,60}\.){0,4}(?:"
     + "|".join(re.escape(one) for one in f"{_HOSTING} {_DROPS} {_SHORT} github.io".split())
@@ -172,7 +172,7 @@ def _is_public_address(host: str) -> bool | None:
     except ValueError:
         return None
     if isinstance(address, IPv4Address) and str(address).startswith(("192.0.2.", "198.51.100.")):
-        return True  # of documentation, which examples of attacks use
+        return True  # reserved for documentation; examples of attacks use it
     return not (address.is_private or address.is_loopback or address.is_link_local)
 
 

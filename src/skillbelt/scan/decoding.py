@@ -102,14 +102,14 @@ _DIGITS = {
     10: Lazy(r"\d{2,3}"),
     2: Lazy(r"[01]{8}"),
 }
-# In every text with bare numbers that spell something, and cheaper to look for.
+# A cheap test first: every text that spells something in numbers matches it.
 _NUMBERS = Lazy(r"(?:\b(?:0x)?[0-9a-fA-F]{2,8}[ ,:]{1,2}){12}")
-# Twelve such numbers are so many characters of these, and that is cheaper still.
+# A cheaper test: twelve such numbers have at least so many of these characters.
 _IN_NUMBERS = bytes(code in b"0123456789abcdefABCDEFx ,:" for code in range(256))
 _RUN_OF_NUMBERS = b"\1" * 36
 # Lines of base64 below each other.
 _WRAPPED = Lazy(r"(?m)(?:^[ \t>]*[A-Za-z0-9+/]{16,200}={0,2}[ \t]*(?:\n|\Z)){2,400}+")
-# The second of such lines; it begins with a character that is found fast.
+# The second such line; a search for its first character is fast.
 _SECOND_LINE = Lazy(r"\n[ \t>]*+[A-Za-z0-9+/]{16,200}={0,2}[ \t]*(?:\n|\Z)")
 
 

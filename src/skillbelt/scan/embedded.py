@@ -28,15 +28,15 @@ _ONE_LINE_RULE = Lazy(r"[^:;=#\n]{1,200}::?[^=;\n]{0,200};")
 _IMAGE_STEP = Lazy(
     r"(?i)^\s*(?:onbuild\s+|healthcheck\s+(?:--\S+\s+)*)?(?:run|cmd|entrypoint)\s+(?:--\S+\s+)*"
 )
-# All that is in a step whose commands are in the lines below.
+# The only word of a step whose commands are in the lines below.
 _HERE_DOCUMENT = Lazy(r"\s{0,20}<<-?[ \t]{0,20}[\"']?(\w{1,100})[\"']?\s{0,20}$")
 _KEY = Lazy(r"^[\s-]*[\w.\-/]{1,60}\s*[:=]\s*")
-# How a cell of a notebook, and a line in one, hand the rest to a shell.
+# The marks of notebook cells and lines that run in a shell.
 _CELL_MAGIC = Lazy(r"\s{0,200}%%(?:bash|sh|zsh|script|cmd|sx|system|!)[^\n]*(?:\n|\Z)")
 _LINE_MAGIC = Lazy(
     r"\s{0,200}(?:[\w.,*\[\]()]{1,100}[ \t]{0,9}=[ \t]{0,9})?(?:!!?|%(?:sx|system)\s)\s{0,9}"
 )
-# Values of a JSON text whose lines are looked for; others have the line of the last one.
+# The number of JSON values whose line is searched; later ones get the line of the last.
 _MAX_NUMBERED = 500
 _MAX_JOINED = 20
 _MIN_COMMAND = 10

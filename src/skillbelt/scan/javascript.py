@@ -23,8 +23,8 @@ MAX_SCRIPT_BYTES = 512 * 2**10
 _MAX_DEPTH = 120
 _MAX_TEXT = 64 * 2**10
 _ESCAPES = Lazy(r"\\(?:x([0-9a-fA-F]{2})|u\{?([0-9a-fA-F]{1,6})\}?|(.))", re.DOTALL)
-# Strings without an operator between them are an error: the parser takes time like the square of
-# their number, 0.3 s for so many in one line. An empty string counts as well.
+# Strings without an operator between them are an error: the parser takes quadratic time, 0.3 s for
+# this number in one line. Empty strings count.
 _ADJACENT = Lazy(rb"[\"'`][ \t]{0,9}[\"'`]|\w[\"'`][ \t]{1,9}\w")
 _MAX_ADJACENT = 4_000
 _NODE_MODULES = frozenset(
@@ -33,7 +33,7 @@ _NODE_MODULES = frozenset(
      "worker_threads", "perf_hooks", "querystring", "module", "string_decoder", "timers")
 )  # fmt: skip
 _POWER_NAMES = frozenset(("eval", "child_process", "execSync", "Function", "constructor", "spawn"))
-# Members of any array or text that are functions, so that their constructor makes code.
+# Methods of every array or text; the constructor of a method compiles code.
 _FUNCTION_METHODS = frozenset(
     ("filter", "map", "find", "forEach", "at", "sort", "flat", "constructor", "toString", "slice")
 )

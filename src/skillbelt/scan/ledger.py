@@ -36,10 +36,10 @@ from skillbelt.scan.values import (
 )
 from skillbelt.text import Lazy, one_line, shorten
 
-# Steps of all readers for one skill; about a second of work. One that takes more is not read whole.
+# Steps of all readers for one skill: about a second of work. The rest of a skill is not read.
 MAX_STEPS = 600_000
-# Of these parsers, which count no steps. Another machine or moment may need less, so the result of
-# a skill that reaches it is not kept.
+# The parsers count no steps, so they have a time limit. Another run may need less time, so the
+# result of a skill that reaches the limit is not cached.
 MAX_PARSE_SECONDS = 10.0
 MAX_FINDINGS = 200
 _MAX_OF_A_RULE = 5
@@ -124,10 +124,10 @@ class Ledger:
         # Data sent to hosts, judged once the whole skill was read.
         self.sent: dict[tuple[str, bool, bool], SentData] = {}
         self._steps = MAX_STEPS
-        # What the parsers of shell and JavaScript may still take, and whether that was too little.
+        # The parsing time that is left, and whether a parser ran out of it.
         self.parse_seconds = MAX_PARSE_SECONDS
         self.is_late = False
-        # Which of `findings` is that of a rule for a line.
+        # The index in `findings` by rule and line.
         self._finding_at: dict[tuple[str, str, int], int] = {}
         self._counts: Counter[tuple[str, str, FindingKind]] = Counter()
         self._of_a_kind: Counter[str] = Counter()
@@ -274,7 +274,7 @@ class Ledger:
         if plain.startswith(("~", "/", "$HOME", "..")) and not plain.startswith("/dev/"):
             self.can("write", plain, line)
         if kind == "persistence":
-            # A variable in the start file of a shell is what every guide has people write.
+            # Every guide has people set a variable in the start file of their shell.
             plainly = re.match(
                 r"\s*(?:export )?(?!BASH_ENV|ENV=|LD_PRELOAD|DYLD_|PYTHONSTARTUP|PROMPT_COMMAND"
                 r"|PERL5OPT|RUBYOPT|NODE_OPTIONS|GIT_SSH_COMMAND)[A-Z_]\w*=|\s*eval \"\$\(\w+ ",
@@ -346,7 +346,7 @@ class Ledger:
         elif labels & {"service", "settings"}:
             own = self._is_host_of(host, labels)
             among_models = is_of_models(host) and _are_of_models(labels)
-            # Settings of an agent hold the addresses and keys of what the user has set up.
+            # Settings of an agent hold addresses and keys that the user set up.
             least: FindingKind | None = (
                 None if drop or ("service" in labels and not among_models) else "ask"
             )
@@ -440,7 +440,7 @@ class Ledger:
         """Whether a variable belongs to the host or to the skill."""
         words = words_of(name) - _COMMON_WORDS
         squeezed = re.sub(r"[^a-z0-9]", "", host)
-        if not words:  # a name that says nothing belongs here, unless it is one of everything
+        if not words:  # a general name fits any host, unless it guards all of a system
             return not re.search(r"(?i)database|passw|private|session|jwt|master", name)
         return any(
             word in squeezed or any(word in own or own in word for own in self.skill_words)
@@ -492,7 +492,7 @@ class Ledger:
             self._nested(command.text, line, "shell")
 
     def _nested(self, text: str, line: int, language: str) -> None:
-        # A short command that runs a long text again and again costs more than its own length.
+        # Charge for the text: a short command can run a long text many times.
         self.spend(len(text) // _CHARS_OF_A_STEP)
         self.nesting += 1
         try:
@@ -514,7 +514,7 @@ def _are_of_models(labels: frozenset[str]) -> bool:
 
 
 _MODEL_WORDS = words_of("openai anthropic gemini mistral groq openrouter huggingface")
-# Before the place that a secret comes from, in a label of it.
+# The prefix of a label that names the file of a secret.
 SERVICE_OF = "of:"
 _PLACE_WORDS = words_of("config home users api key token json credentials auth com app www")
 _COMMON_WORDS = words_of(

@@ -21,7 +21,7 @@ _HIDDEN_TAG = Lazy(
     r"|color\s*:\s*(?:white|#fff(?:fff)?|transparent)|\bhidden\b)[^>]{0,200}>"
 )
 _MAX_HIDDEN = 2_000
-# Tags that are looked at for the one that closes an element: `</p` begins `</pre>`, too.
+# The number of tags to try as the closing one: `</p` also begins `</pre>`.
 _MAX_CLOSING = 8
 _LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 # Text that only a tool shows: the values of attributes.
@@ -29,13 +29,13 @@ _ATTRIBUTE = Lazy(
     r"(?i)<\w[^<>]{0,200}?[\s\"'](?:title|alt|aria-\w+|data-[\w-]{1,40}|content|value|placeholder"
     r"|summary)=(?:\"([^\"<>]{30,1000})\"|'([^'<>]{30,1000})')"
 )
-# One of these is in every text of which a part is hidden so.
+# Every text with a part hidden in this way has one of these.
 _HIDING = ("display", "visibility", "font-size", "opacity", "color", "hidden")
 _INLINE = Lazy(r"(?<!`)(`{1,3})(?!`)([^`\n]{3,400})\1(?!`)")
 # White space that pushes the text behind it off the screen: lines, or characters of one line.
 _BLANKS = Lazy(r"[ \t\u00a0\u3000\n]{41,}+")
 _BLANK_LINES, _BLANK_CHARS = 41, 200
-# A run of them is found faster among bytes.
+# A search for a run of them is faster in bytes.
 _IN_BLANKS = bytes(code in b" \t\n" for code in range(256))
 _BLANK_RUN = b"\1" * _BLANK_LINES
 _PUSHED = Lazy(r"\S[^\n]{10,}")
@@ -150,7 +150,9 @@ def _hidden(text: str, first_line: int) -> Iterator[Paragraph]:
     folded = text.lower() if "</" in text else ""
     if not any(word in folded for word in _HIDING):
         return
-    if len(folded) != len(text):  # a letter that is two in lower case: places would not agree
+    if len(folded) != len(
+        text
+    ):  # one letter became two in lower case, so the positions would differ
         folded = text.translate(_LOWER)
     at, counted, line = 0, 0, first_line
     while (tag := _HIDDEN_TAG.search(text, at)) is not None:

@@ -31,16 +31,16 @@ if TYPE_CHECKING:
     from skillbelt.store.protocol import Store
 
 APP = "skillbelt:observed"
-# Kept of one content: what was reached, as much that was refused, and what was only printed.
+# The bounds for one content: reached, refused (as many), and only printed.
 MAX_CERTAIN = 200
 MAX_REPORTED = 50
 _ROOM: Mapping[str, int] = MappingProxyType(
     {"allowed": MAX_CERTAIN, "refused": MAX_CERTAIN, "reported": MAX_REPORTED}
 )
-# Contents of which something is kept; those that were not run for longest go first.
+# The number of contents; the one that ran longest ago is dropped first.
 MAX_CONTENTS = 5_000
 MAX_VALUE_CHARS = 200
-# More hosts of one domain than this stand as one.
+# More hosts of one domain are stored as `*.domain`.
 _MOST_OF_DOMAIN = 10
 _ORDER = tuple(_ROOM)
 _OWNER, _PREFIX = "all", "seen:"

@@ -220,7 +220,7 @@ def search_plainly(text: str, line: int, ledger: Ledger) -> None:
     _search_anywhere(text, text.lower(), line, ledger, at_most="ask")
 
 
-# What scanners look for, so that it is in them.
+# Files of signatures: they contain what scanners look for.
 _SIGNATURES = (".yar", ".yara", ".rules")
 
 
@@ -237,7 +237,7 @@ def _search_anywhere(
                 break
 
 
-# Names of PowerShell and PHP that are put together, and what they hide.
+# Names of PowerShell and PHP functions that a text puts together from parts.
 _PARTS_IN_ORDER = Lazy(
     r"(['\"])((?:\{\d\}){2,12})\1\s{0,9}-f\s{0,9}((?:['\"][^'\"\n]{1,40}['\"],?\s{0,9}){2,12})"
 )

@@ -46,7 +46,7 @@ _TABLE: tuple[tuple[PlaceClass, str], ...] = (
         r"|serviceaccount/token|\.cargo/credentials|\.gem/credentials|service.?account.{0,200}\.json"
         r"|\.wakatime\.cfg",
     ),
-    # Settings that may hold a key; what is set up by hand reads them, too.
+    # Settings that may hold a key; ordinary setup steps read them too.
     (
         "settings",
         r"\.renviron\b|\.kube/config|\.docker/config\.json|\.npmrc\b|\.clawdbot/|\.openclaw/(?:\.env"
@@ -66,7 +66,7 @@ _TABLE: tuple[tuple[PlaceClass, str], ...] = (
         r"|init\.d|cron)"
         r"|cron\.(?:d|daily|hourly)|/var/spool/cron|crontabs?/|launch(?:agents|daemons)"
         r"|library/startupitems|loginwindow"
-        # Beside the units: a file of variables, which starts nothing.
+        # A file of variables beside the units starts nothing.
         r"|systemd/(?:system|user)(?!/[\w-]{1,80}\.(?:conf|env)$)|\.config/autostart|/etc/xdg/autostart"
         r"|start menu/programs/startup|startup folder"
         r"|currentversion/run|\.git/hooks/|/hooks/(?:pre-commit|post-commit|post-checkout"

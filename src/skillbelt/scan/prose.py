@@ -46,7 +46,7 @@ _ABOUT = Lazy(
     r"|never follow|refuse|malicious|suspicious|adversar\w*"
     r"|attacker|threat|risk|vulnerab\w*|says?|tells? (?:the|you)|trying to|tries to|prevent"
     r"|guard against|defend|protect|anti-pattern|warning signs?)[^.!?]{0,80}$"
-    # What the sentence itself forbids, and what a word right before shows.
+    # The sentence forbids it, or a word right before introduces it.
     r"|\b(?:avoid|do not|don't|never|must not|should not)\b[^.!?\n]{0,80}$|\blike\b[^.\w]{0,4}$"
 )
 
@@ -61,7 +61,7 @@ _SECURITY = words_of(
     "guardrail jailbreak owasp adversarial hardening"
 )
 _RED_TEAM = words_of("red team")
-# Before a match: the sentence states what may happen, and orders nothing.
+# Before a match: the sentence states what may happen and gives no order.
 _STATED = Lazy(r"\b(?:can|may|could|might|which|that|would|often|sometimes|they|it) (?:\w+ )?$")
 _NEGATED = Lazy(
     r"\b(?:never|do not|don't|must not|should not|cannot|avoid|refuse to|won't"
@@ -73,22 +73,22 @@ _CONFUSABLE = str.maketrans(
 )
 _USUAL_FORMS = (*zip("’‘“”‐‑–—", "''\"\"----", strict=True), ("…", "..."), ("\ufe0f", ""))
 _SPACED = Lazy(r"\b(?:\w[ .\-_*]){4,}\w\b")
-# In every text that has one, and cheaper to look for.
+# A cheap test first: every text that has one matches it.
 _SPACED_HINT = Lazy(r"[ .\-_*]\w[ .\-_*]\w[ .\-_*]\w[ .\-_*]\w")
 _INVISIBLE = Lazy(
     "[\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u2064\ufeff\U000e0000-\U000e007f\ufe00-\ufe0f]"
 )
 
 
-# Whole runs, so that a long one is looked at once.
+# Whole runs, so that each is searched once.
 _MARKUP = Lazy(r"[*_`>|]++")
 _HAS_MARKUP = Lazy(r"[*_`>|]")
-# A form that begins with its own characters, and looks back from there, is found faster.
+# A pattern that starts with the markup and looks back is faster.
 _INSIDE = Lazy(r"[*~](?<=\w.)(?:(?<=\*)\*{0,2}|(?<=~)~)(?=\w)")
 _TAG = Lazy(
     r"(?i)</?(?:b|i|u|s|em|strong|span|br|p|div|a|code|font|mark|wbr|small|sub|sup)\b[^>]{0,200}>"
 )
-# A line that begins something new, unlike one that only goes on below.
+# A line that begins a new item, and not the rest of a sentence.
 _ITEM_END = r"\n(?=[ \t]*(?:[-*+>#|]|\d{1,3}[.)]))|\n[ \t]*\n"
 _ITEM = Lazy(_ITEM_END)
 # What ends a sentence or an item with any markup beside it; some ends are left out.
@@ -529,7 +529,7 @@ _BITS = _BeginningBits()
 _LASTS = [needed + (needed & -needed) for _, needed in _PLANS]
 _FIRST_BITS = sum(needed & -needed for _, needed in _PLANS)
 _LAST_BITS = sum(_LASTS)
-# Those of scripts that have no spaces, or whose words change too much.
+# Patterns for scripts without spaces, or with words that change too much.
 _WITHOUT_NEEDS = [(one, 0) for one in _ALL if not one.needs]
 
 
@@ -544,7 +544,7 @@ def _note(
     ledger: Ledger,
 ) -> None:
     chosen = _weaken(one, match, folded, about=about)
-    # With the rest of an address, at which a pattern may end.
+    # Add the rest of an address at which the pattern ended.
     whole = match[0] + _REST_OF_WORD.match(folded, match.end())[0]  # type: ignore[index]
     if one.rule in _BY_HOST and _has_own_hosts_only(whole, ledger):
         chosen = "note"
@@ -560,7 +560,7 @@ def _note(
     ledger.find(one.rule, at, shown, chosen)
 
 
-# Rules by which a host of the skill's own subject is nothing to ask about.
+# Rules that ask nothing about a host of the skill's own subject.
 _BY_HOST = ("send-instruction", "side-order", "follow-remote-text")
 
 
@@ -568,7 +568,7 @@ def _judge_sent_key(text: str, ledger: Ledger) -> FindingKind:
     """Return the kind of an order to send a key, by the key and the hosts that get it."""
     hosts = {one.host for one in find_urls(text)}
     words = [one for one in text.split() if "." in one]
-    # An address without a scheme, or of a person, counts where no other one is there.
+    # Hosts without a scheme, and of e-mail addresses.
     found = [host_in(one.rpartition("@")[2]) for one in (words[-1:] if hosts else words)]
     hosts |= {one.host for one in found if one is not None and not place_class(one.host)}
     paths = [path for path, _ in find_paths(text) if place_class(path) or is_env_file(path)]
@@ -583,7 +583,7 @@ def _weaken(one: ProsePattern, match: re.Match[str], folded: str, *, about: bool
     kind = one.kind
     before = folded[max(match.start() - 100, 0) : match.start() + 1].rstrip()
     quoted = before[-1:] in "\"'`(" and bool(before.strip())
-    # Without the letter with which a match begins, but with a sign.
+    # Drop the first letter of the match, but keep a quote.
     about_it = bool(_ABOUT.search(before[:-1] if match[0][:1].isalnum() else before))
     negated = one.negatable and bool(_NEGATED.search(before))
     stated = one.rule == "harmful-order" and bool(_STATED.search(before))

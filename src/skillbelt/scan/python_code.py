@@ -83,7 +83,7 @@ def _parse(text: str) -> ast.Module | None:
     return None
 
 
-# What no honest source puts together from parts.
+# Names that no honest source puts together from parts.
 _POWER_NAMES = frozenset(
     ("eval", "exec", "system", "popen", "subprocess", "__import__", "__builtins__", "getattr",
      "os.system", "child_process", "execSync", "b64decode", "check_output", "Popen", "urlopen")

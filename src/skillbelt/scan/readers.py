@@ -72,10 +72,10 @@ TEXT_ENDINGS = frozenset(_BY_ENDING)
 _SHEBANG = Lazy(r"#!.*?\b(?:(python)|(node|deno|bun)|((?:ba|z|da|k)?sh))")
 # A block without a language is shell if it begins like a command.
 _COMMAND = Lazy(rf"(?m)^[^\S\n]*{COMMAND_NAMES}")
-# In every paragraph with a command between backquotes, and cheaper to look for.
+# A cheap test first: every paragraph with a command between backquotes matches it.
 _INLINE_COMMAND = Lazy(rf"`[^\S\n]*+(?:[\w+#-]++[^\S\n]++)??{COMMAND_NAMES}")
 _PROMPT = Lazy(r"(?m)^[^\S\n]*(?:\$|%|❯|>)[ \t]+(?=\S)")
-# What a command in prose has that does more than name a program.
+# Signs of a command in prose that does more than name a program.
 _ACTS = ("|", "$(", "-", "777", "+rwx", "+s ", "://")
 _OPERATORS = ("|", "&&", "$(", "http://", "https://")
 # Where paths begin that prose may name.
@@ -86,7 +86,7 @@ _BAD_EXAMPLE = Lazy(
     r"|\bexploit|anti-?pattern|\bunsafe\b|\bdangerous\b|red flags?|\bpayloads?\b|\bthreats?\b"
     r"|\bproof of concept|\bpentest|reverse shell"
 )
-# One of these is in every text that the form above finds.
+# Every match of the pattern above has one of these.
 _BAD_WORDS = (
     "bad", "wrong", "avoid", "vulnerab", "insecure", "malicious", "attack", "exploit", "pattern",
     "unsafe", "dangerous", "red flag", "payload", "threat", "proof of", "pentest", "reverse shell",
@@ -160,7 +160,7 @@ def read_text_file(path: str, text: str, ledger: Ledger, *, first_line: int = 1)
     """Note what one text file of a skill holds."""
     ledger.path, ledger.first_line = path, first_line
     kind = kind_of_text(path, text)
-    # What no model is given and no user runs: questions for tests, and what is inside a container.
+    # No model reads questions for tests, and no user runs the steps inside a container.
     with _Weakened(ledger, kind == "dockerfile" or bool(_QUESTIONS.search(path))):
         _read_text_file(kind, text, ledger)
 
@@ -235,7 +235,7 @@ def find_hidden_characters(text: str, ledger: Ledger) -> None:
         ledger.find("hidden-characters", text.count("\n", 0, match.start()) + 1, repr(spelled))
         read_prose(spelled, text.count("\n", 0, match.start()) + 1, ledger)
         return
-    # White space is looked at one by one, and there is much of it.
+    # Each white space would be checked, and there is much of it.
     squeezed = text.removeprefix("\ufeff")
     squeezed = squeezed.replace("\n", " ").replace("\t", " ")
     odd = [one for one in hidden(squeezed) if ord(one) > 0xA0]
@@ -486,7 +486,7 @@ def _read_prose_block(block: ShownCode, ledger: Ledger, look: _Look, depth: int)
             read_code(text, "shell", block.line, ledger)
     ledger.names_url(text, block.line)
     inner = read_markdown(text, block.line)
-    if inner.shown != text:  # what was left of a comment inside a comment is one again
+    if inner.shown != text:  # the rest of a nested comment is a comment again
         look = _Look(inner.shown, ledger, block.line)
         for paragraph in inner.hidden:
             read_hidden(paragraph, ledger)
@@ -697,7 +697,7 @@ _MIN_COMMENT = 20
 
 def _find_comments(text: str) -> Iterator[tuple[str, int]]:
     """Yield the long comments and docstrings of a source, with their lines counted from 0."""
-    text = f"\n{text}"  # so that all lines begin alike, which is found fast
+    text = f"\n{text}"  # so that each line begins with a line break, which is fast to find
     at, counted, line = 0, 0, -1
     unclosed: set[str] = set()
     while (opened := _COMMENT.search(text, at)) is not None:

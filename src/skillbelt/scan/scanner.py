@@ -53,7 +53,7 @@ _CATCH_ALL = Lazy(
     r"|\balways (?:use|load|invoke|activate|run) this (?:skill )?(?:first|before)"
     r"|\bmust (?:always )?be (?:used|loaded|invoked) (?:first|before (?:any|every))"
 )
-# Of which each match has one, and cheaper to look for; no letter of them has another form.
+# A cheap test first: each match has one of these, in this spelling.
 _CATCHING = (" any ", " every ", " all ", "alway", " be ")
 
 
@@ -69,7 +69,7 @@ def scan_skill(skill: Skill, *, cache_dir: str = "") -> ScannedSkill:
 def scan_content(skill: Skill, digest: str, cache_dir: str) -> ScannedSkill:
     """Return the result for a content whose digest is known, and of which none is kept yet."""
     found, is_whole = _scan(skill, digest)
-    if is_whole:  # else the next look may read more, or something else
+    if is_whole:  # else the next scan may read more, or other content
         keep(found, cache_dir)
     return found
 

@@ -53,13 +53,13 @@ _RISKY_SETTINGS = (
         ("hostPath",),
         Lazy(r"(?m)hostPath:\s{0,99}(?:path:[ \t]{0,9})?[\"']?/[\"']?[ \t]{0,9}$"),
     ),
-    # Requests with their keys, copied to another server
+    # Requests copied to another server with their keys
     _RiskySetting(
         "data-to-unknown-host",
         ("mirror", "proxy_pass https"),
         Lazy(r"(?m)^[^#\n]{0,200}\bmirror[ \t]{1,9}/[\w/]{1,60};"),
     ),
-    # Whose owner may log in
+    # A login key
     _RiskySetting(
         "persistence",
         ("authorized", "AAAA"),
@@ -109,7 +109,7 @@ def _read_git_settings(text: str, line: int, ledger: Ledger) -> None:
             ledger.runs_shell(Traced(text=value.removeprefix("!")), at, "git config")
 
 
-# A step that sends, and how far from it the step may stand that reads.
+# A step that sends, and the most lines between it and the step that reads.
 _SENDING_STEP = Lazy(
     r"(?i)\b(?:method[\"']?\s{0,9}[:=]\s{0,9}[\"']?(?:post|put|patch)\b|body\b|http_(?:request|post|put)\b"
     r"|upload|webhook|send_?\w{0,20}\b)"

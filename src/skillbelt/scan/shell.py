@@ -36,7 +36,7 @@ _POWERS = frozenset(
      "crontab", "ssh", "scp")
 )  # fmt: skip
 _FORK_BOMB = Lazy(r"((?<!\w)\w++|:)\s*+\(\)\s*+\{\s*+\1\s*+\|\s*+\1\s*+&\s*+\}\s*+(?:;\s*+)?\1")
-# What a workflow puts in the place of all secrets, and a program that sends.
+# The expression for all secrets of a workflow, and a program that sends.
 _ALL_SECRETS = Lazy(r"(?i)\$\{\{\s{0,9}tojson\(\s{0,9}(?:secrets|env)\s{0,9}\)")
 _SENDER = Lazy(r"\b(?:curl|wget|nc|ncat)\s")
 _SOCKET = Lazy(r"/dev/(?:tcp|udp)/([\w.$\{\}-]+)/?([\w$\{\}]*)")
@@ -67,7 +67,7 @@ _ODD_END = Lazy(
     rb"(?<!<)<<(?!<)-?[ \t]{0,99}(?:[^\s;|&<>()'\"\x80-\xff]|'[^'\n\x80-\xff]{0,99}'"
     rb"|\"[^\"\n\x80-\xff]{0,99}\"){0,20}(?:['\"][^'\"\n\x80-\xff]{0,99})?[\x80-\xff]"
 )
-# The parser takes time like the square of the signs in one statement: 0.1 s for 2,000 of them.
+# The parser takes quadratic time in the signs of one statement: 0.1 s for 2,000 of them.
 _SIGNS = b"|({[=~$?"
 _MAX_WEIGHT = 2_000**2
 _WEIGHT_OF_A_STEP = 100
@@ -208,7 +208,7 @@ class _Reader:
             ]  # fmt: skip
             text = Traced(text=self.text(body) if body is not None else "")
             value = text
-            for one in after:  # `cat <<E | sh` hangs the rest of the pipeline here
+            for one in after:  # in `cat <<E | sh` the rest of the pipeline is a child of this node
                 if one.type in ("command", "pipeline", "list", "redirected_statement"):
                     value = self.run(one, value, depth + 1)
             return text

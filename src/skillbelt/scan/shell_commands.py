@@ -401,7 +401,7 @@ def _eval(call: ShellCall, state: ShellState) -> Traced:
     return UNKNOWN
 
 
-# A variable that a file sets, with a value that is plain.
+# A variable that a file sets to a constant.
 _SET = Lazy(
     r"(?m)^[ \t]*(?:export[ \t]{1,9})?(\w{1,60})="
     r"(\"[^\"\n`(]{1,300}\"|'[^'\n]{1,300}'|[^\s\"'`(]{1,300})"
@@ -415,7 +415,7 @@ def _source(call: ShellCall, state: ShellState) -> Traced:
         return UNKNOWN
     for one in call.operands[:1]:
         text = state.ledger.read_sibling(one.known)
-        # A short line that names a long file again and again costs more than its own text.
+        # Charge for the file: a short line can name a long file many times.
         state.ledger.spend(len(text) // _CHARS_OF_A_STEP)
         for match in _SET.finditer(text):
             state.variables[match[1]] = Traced(text=match[2].strip("\"'").replace("$HOME", "~"))
@@ -621,7 +621,7 @@ def _grep(call: ShellCall, state: ShellState) -> Traced:
     return Traced(labels=labels)
 
 
-# Up to the next of its kind, so that many of them are each looked at once.
+# Up to the next match, so that each is searched once.
 _ENCRYPTS_ALL = Lazy(
     r"-exec\s+(?:openssl|gpg)\b(?:(?!-exec\s+(?:openssl|gpg)\b).)*?(?:enc|-c\b|--symmetric)"
 )
@@ -694,7 +694,7 @@ def _service(call: ShellCall, state: ShellState) -> Traced:
     return UNKNOWN
 
 
-# Settings of git whose value is a command; the first are seldom set.
+# Settings of git whose value is a command; few people set the first ones.
 _COMMAND_KEY = Lazy(
     r"core\.(?:(hooksPath|sshCommand|fsmonitor|pager)|editor)\b"
     r"|\b(?:alias\.|filter\.\S{1,40}\.(?:clean|smudge)\b)"
@@ -703,7 +703,7 @@ _COMMAND_KEY = Lazy(
 
 def _git(call: ShellCall, state: ShellState) -> Traced:
     if call.has("config") and (key := _COMMAND_KEY.search(call.whole)):
-        # A folder of hooks in the checkout itself holds what is reviewed there.
+        # Hooks in the checkout are reviewed with it.
         here = key[1] == "hooksPath" and not re.match(r"[~/$]|\.\.|\Z", call.texts[-1])
         own = here and not call.has("--global", "--system")
         plain = not key[1] or own or call.texts[-1] in ("true", "false", "cat", "less")
