@@ -42,7 +42,7 @@ class Parsers(threading.local):
     def find(self, language: str) -> Parser:
         """Return the parser of a language."""
         if language not in self.made:
-# The replacement of this bound crashes the process in every version of the binding.
+            # The replacement of this bound crashes the process in every version of the binding.
             warnings.filterwarnings("ignore", "Use the progress_callback", DeprecationWarning)
             most = int(PARSE_SECONDS * 1_000_000)
             self.made[language] = Parser(_load_language(language), timeout_micros=most)
