@@ -79,7 +79,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--reason", metavar="TEXT", default="", help="why they are accepted")
     parser.add_argument(
-        "--accepted", metavar="FILE", help="a file of accepted findings that counts as well"
+        "--accepted", metavar="FILE", help="also accept the findings that this file lists"
     )
 
 
@@ -91,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
     settings = load_settings(args.project, config=args.config)
     more = read_accepted(args.accepted, required=True) if args.accepted else ()
     inspector = SkillInspector(settings, lambda: open_store(settings))
-    progress = show_progress if wants_progress(args) else _say_nothing
+    progress = show_progress if wants_progress(args) else _ignore_progress
     # Of named skills, a later one may not be there; the document of an error then stands alone.
     if form == "json" and not args.targets and not args.accept and args.model is None:
         return _stream(inspector, more, args)
@@ -99,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
         results: list[ScanResult] = []
         missing = set(args.accept)
         asked: list[tuple[Skill, ScannedSkill]] = []
-        for skill in _skills(args, settings, stack):
+        for skill in _find_skills(args, settings, stack):
             progress(f"scanning {skill.name}")
             if args.accept:
                 _accept(inspector.scan(skill), settings, args)
@@ -133,13 +133,13 @@ def _stream(
         for skill in skills:
             scanned = inspector.scan(skill, more)
             levels.add(scanned.level)
-            yield _document(scanned, args.level or "note")
+            yield _make_document(scanned, args.level or "note")
 
     print_json_list("skills", scan_all())
     return 1 if "block" in levels else 0
 
 
-def _document(scanned: ScannedSkill, level: FindingKind) -> dict[str, object]:
+def _make_document(scanned: ScannedSkill, level: FindingKind) -> dict[str, object]:
     shown = scanned._replace(findings=at_level(scanned.findings, level))
     return {**shown.to_json(), "level": scanned.level}
 
@@ -151,7 +151,7 @@ def _drop_unshown(results: list[ScanResult]) -> None:
         results[at] = results[at]._replace(scanned=scanned)
 
 
-def _say_nothing(_text: str) -> None:
+def _ignore_progress(_text: str) -> None:
     pass
 
 
@@ -178,7 +178,7 @@ def _accept(scanned: ScannedSkill, settings: Settings, args: argparse.Namespace)
 # Targets
 
 
-def _skills(args: argparse.Namespace, settings: Settings, stack: ExitStack) -> Iterator[Skill]:
+def _find_skills(args: argparse.Namespace, settings: Settings, stack: ExitStack) -> Iterator[Skill]:
     """Yield the named skills; those of a source only while it is fetched."""
     if args.targets:
         yield from find_targets(args.targets, args, settings, stack)
@@ -232,7 +232,7 @@ def _show(results: Sequence[ScanResult], form: str, args: argparse.Namespace) ->
         for one in results
     ]
     if form == "json":
-        print_json({"skills": [_document(one.scanned, level) for one in results]})
+        print_json({"skills": [_make_document(one.scanned, level) for one in results]})
     elif form == "sarif":
         found = [said for one in shown for said in to_diagnostics(one.scanned, one.folder)]
         root = args.project or os.getcwd()
@@ -240,7 +240,7 @@ def _show(results: Sequence[ScanResult], form: str, args: argparse.Namespace) ->
     elif form == "github":
         for one in shown:
             for said in to_diagnostics(one.scanned, one.folder):
-                print(annotation(said, _relative(said)))
+                print(annotation(said, _make_relative(said)))
     else:
         _print(results, shown, args)
 
@@ -262,7 +262,7 @@ def _print(
             print_words(f"    {one_line(one.remedy)}", "    ")
         asked = [one for one in before.scanned.findings if one.kind == "ask"]
         if asked and not any(one.kind == "ask" for one in scanned.findings):
-            print(f"  {count(len(asked), 'finding')} to look at: --level ask shows them")
+            print(f"  {count(len(asked), 'finding')} to review: --level ask shows them")
         for gone in scanned.suppressed:
             print_words(f"  accepted {gone.finding.rule}: {one_line(gone.reason)}", "    ")
         if len(results) == 1 or args.verbose:
@@ -271,23 +271,23 @@ def _print(
             for missed in scanned.unseen:
                 print_words(f"  not seen     {one_line(missed)}", " " * 15)
     if not args.quiet:
-        print(_summary(results))
+        print(_summarize(results))
 
 
 _LEVELS = {
     "block": "blocked",
-    "ask": "asks for a look",
-    "note": "nothing but notes",
+    "ask": "needs review",
+    "note": "notes only",
     "none": "nothing found",
 }
 
 
-def _summary(results: Sequence[ScanResult]) -> str:
+def _summarize(results: Sequence[ScanResult]) -> str:
     levels = [one.scanned.level for one in results]
     blocked, asked = levels.count("block"), levels.count("ask")
-    return f"{count(len(results), 'skill')} scanned: {blocked} blocked, {asked} to look at"
+    return f"{count(len(results), 'skill')} scanned: {blocked} blocked, {asked} to review"
 
 
-def _relative(said: Diagnostic) -> str:
+def _make_relative(said: Diagnostic) -> str:
     here = os.path.join(os.getcwd(), "")
     return said.path.removeprefix(here)

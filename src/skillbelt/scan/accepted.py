@@ -59,14 +59,14 @@ def read_accepted(path: str, *, required: bool = False) -> tuple[AcceptedRule, .
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     try:
         found = read_json(data, most=_MAX_BYTES)
-        return tuple(_entry(one, path) for one in found["accepted"])
+        return tuple(_read_entry(one, path) for one in found["accepted"])
     except (ValueError, KeyError, TypeError) as error:
         raise ConfigError(
             f"{path}: is not a list of accepted findings ({one_line(str(error))}): fix or remove it"
         ) from None
 
 
-def _entry(one: object, path: str) -> AcceptedRule:
+def _read_entry(one: object, path: str) -> AcceptedRule:
     if not isinstance(one, dict):
         raise TypeError("an entry is not an object")
     skill, digest, rule, reason = (one.get(key) for key in ("skill", "digest", "rule", "reason"))
@@ -76,13 +76,13 @@ def _entry(one: object, path: str) -> AcceptedRule:
         raise ValueError(f"the entry for {rule} lacks skill or digest")
     if not (isinstance(reason, str) and reason.strip()):
         raise ValueError(f"the entry for {rule} lacks a reason")
-    told = one.get("time")
+    written = one.get("time")
     return AcceptedRule(
         skill=skill,
         digest=digest,
         rule=rule,
         reason=reason,
-        time=float(told) if isinstance(told, int | float) else 0.0,
+        time=float(written) if isinstance(written, int | float) else 0.0,
         source=path,
     )
 

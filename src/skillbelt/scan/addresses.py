@@ -57,7 +57,7 @@ install.determinate.systems nixos.org get.nextflow.io micro.mamba.pm apt.llvm.or
 sentry.io cli.sentry.dev supabase.com dl.google.com sdk.cloud.google.com packages.cloud.google.com
 aka.ms download.pytorch.org releases.hashicorp.com get.pulumi.com cursor.com windsurf.com
 """
-# As part of a form: a host that says nothing of who is behind it.
+# As part of a pattern: a host that hides its owner.
 ANONYMOUS = (
     r"(?:[\w-]{1,60}\.){0,4}(?:"
     + "|".join(re.escape(one) for one in f"{_HOSTING} {_DROPS} {_SHORT} github.io".split())
@@ -78,13 +78,13 @@ _ADDRESS = Lazy(r"(?<![\w.-])(\d{1,3}(?:\.\d{1,3}){3})(?![\w.-])")
 _ODD_ADDRESS = Lazy(r"(?:0x[0-9a-f]{1,8}|0[0-7]{1,11}|\d{8,10})(?:\.(?:0x[0-9a-f]+|\d+)){0,3}\Z")
 
 
-def _names(text: str) -> frozenset[str]:
+def _split_names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_DROP_NAMES, _TUNNEL_NAMES = _names(_DROPS), _names(_TUNNELS)
-_SHORT_NAMES, _INSTALLER_NAMES = _names(_SHORT), _names(_INSTALLERS)
-_HOSTING_NAMES = _names(_HOSTING)
+_DROP_NAMES, _TUNNEL_NAMES = _split_names(_DROPS), _split_names(_TUNNELS)
+_SHORT_NAMES, _INSTALLER_NAMES = _split_names(_SHORT), _split_names(_INSTALLERS)
+_HOSTING_NAMES = _split_names(_HOSTING)
 
 
 class FoundUrl(NamedTuple):
@@ -131,7 +131,7 @@ def host_in(text: str) -> FoundUrl | None:
 
 
 def clean_host(text: str) -> str:
-    """Return a host as it is compared: lower case, without marks that scanners stumble over."""
+    """Return a host in its normal form: lower case, without brackets and other disguises."""
     host = unquote(text).lower().replace("[.]", ".").replace("(.)", ".").strip(".[](){}*_'\"")
     try:
         host = host if host.isascii() else host.replace(HOLE, "-").encode("idna").decode("ascii")
@@ -144,11 +144,11 @@ def classify(host: str, path: str = "") -> HostClass:
     """Return how a host hides its owner; "" if it does not."""
     if host in ("localhost", "127.0.0.1", "0.0.0.0", "::1") or host.endswith(".localhost"):
         return "own"
-    address = _address(host)
+    address = _is_public_address(host)
     if address is not None:
         return "address" if address else "own"
-    for name in _parents(host):
-        if name in _DROP_NAMES or _webhook_path(name, path):
+    for name in _list_parents(host):
+        if name in _DROP_NAMES or _is_webhook(name, path):
             return "drop"
         if name in _TUNNEL_NAMES:
             return "tunnel"
@@ -159,11 +159,11 @@ def classify(host: str, path: str = "") -> HostClass:
     return ""
 
 
-def _webhook_path(name: str, path: str) -> bool:
+def _is_webhook(name: str, path: str) -> bool:
     return name in ("discord.com", "discordapp.com") and path.startswith("/api/webhooks")
 
 
-def _address(host: str) -> bool | None:
+def _is_public_address(host: str) -> bool | None:
     """Whether a host is an address that anyone on the network may have; None if it is a name."""
     if _ODD_ADDRESS.match(host):
         return True
@@ -172,11 +172,11 @@ def _address(host: str) -> bool | None:
     except ValueError:
         return None
     if isinstance(address, IPv4Address) and str(address).startswith(("192.0.2.", "198.51.100.")):
-        return True  # of documentation, which examples of attacks use
+        return True  # reserved for documentation; examples of attacks use it
     return not (address.is_private or address.is_loopback or address.is_link_local)
 
 
-def _parents(host: str) -> Iterator[str]:
+def _list_parents(host: str) -> Iterator[str]:
     labels = host.split(".")
     for start in range(max(len(labels) - 4, 0), len(labels)):
         yield ".".join(labels[start:])
@@ -184,7 +184,7 @@ def _parents(host: str) -> Iterator[str]:
 
 def is_installer(host: str) -> bool:
     """Whether many well-known instructions run what this host sends."""
-    return any(name in _INSTALLER_NAMES for name in _parents(host))
+    return any(name in _INSTALLER_NAMES for name in _list_parents(host))
 
 
 # Services that many skills send to, and whose name says who they are.
@@ -194,17 +194,37 @@ microsoft.com azure.com amazonaws.com slack.com notion.com huggingface.co replic
 cloudflare.com vercel.com nvidia.com atlassian.net linear.app figma.com airtable.com telegram.org
 discord.com elevenlabs.io deepgram.com assemblyai.com groq.com mistral.ai openrouter.ai
 """
-_KNOWN_NAMES = _names(_KNOWN)
+_KNOWN_NAMES = _split_names(_KNOWN)
 
 
 def is_known(host: str) -> bool:
     """Whether a host belongs to a service that everyone knows."""
-    return is_installer(host) or any(name in _KNOWN_NAMES for name in _parents(host))
+    return is_installer(host) or any(name in _KNOWN_NAMES for name in _list_parents(host))
+
+
+def is_of_models(host: str) -> bool:
+    """Whether a host belongs to a service whose models answer to what they are sent."""
+    return any(name in _MODEL_HOSTS for name in _list_parents(host))
+
+
+def is_module_host(host: str) -> bool:
+    """Whether programs in JavaScript usually fetch modules from this host."""
+    return any(name in _MODULE_HOSTS for name in _list_parents(host))
+
+
+_MODULE_HOSTS = _split_names(
+    "deno.land esm.sh esm.run unpkg.com jsdelivr.net skypack.dev jsr.io jspm.io jspm.dev cdnjs.com"
+    " cdnjs.cloudflare.com nest.land gstatic.com pyodide.org"
+)
+_MODEL_HOSTS = _split_names(
+    "openai.com anthropic.com generativelanguage.googleapis.com mistral.ai groq.com openrouter.ai"
+    " huggingface.co"
+)
 
 
 def is_reserved(host: str) -> bool:
     """Whether the host is one that examples use."""
-    return host in _TESTING or any(name in _TESTING for name in _parents(host))
+    return host in _TESTING or any(name in _TESTING for name in _list_parents(host))
 
 
 def words_of(text: str) -> frozenset[str]:

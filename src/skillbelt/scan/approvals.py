@@ -37,12 +37,14 @@ def note_approved(
     """Remember what a person approved; `skill` is its name and its origin."""
     rows = [list(one) for one in statement.capabilities[:_MAX_ROWS]]
     entry = {"digest": digest, "time": store.now(), "capabilities": rows}
-    store.append(_place(project, skill), [], {_ENTRY: json.dumps(entry, separators=(",", ":"))})
+    store.append(
+        _find_place(project, skill), [], {_ENTRY: json.dumps(entry, separators=(",", ":"))}
+    )
 
 
 def find_approved(store: Store, project: str, skill: tuple[str, str]) -> ApprovedAbilities | None:
-    """Return what was approved last; None if nothing is known."""
-    text = store.state(_place(project, skill)).get(_ENTRY)
+    """Return what was approved last; None without one."""
+    text = store.state(_find_place(project, skill)).get(_ENTRY)
     try:
         found = read_json(text) if text else None
         if not isinstance(found, dict):
@@ -57,5 +59,5 @@ def find_approved(store: Store, project: str, skill: tuple[str, str]) -> Approve
         return None
 
 
-def _place(project: str, skill: tuple[str, str]) -> SessionKey:
+def _find_place(project: str, skill: tuple[str, str]) -> SessionKey:
     return SessionKey(APP, project, json.dumps(skill))

@@ -76,7 +76,7 @@ def read_binary(path: str, data: bytes, ledger: Ledger, read: ReadMember, depth:
         ledger.find("nested-archive", 1, path, None)
         ledger.miss(f"{path}: an archive of a kind that is not opened")
     else:
-        for text in _metadata(data):
+        for text in _find_metadata(data):
             _judge_metadata(text, path, ledger)
 
 
@@ -105,7 +105,7 @@ def _read_zip(path: str, data: bytes, ledger: Ledger, read: ReadMember, depth: i
             infos = archive.infolist()
             if any(info.flag_bits & 1 for info in infos):
                 ledger.find("locked-archive", 1, path)
-            _read_members(path, _zip_members(archive, infos, office), ledger, read, depth)
+            _read_members(path, _list_zip_members(archive, infos, office), ledger, read, depth)
             if len(infos) > MAX_MEMBERS and not office:
                 ledger.find("nested-archive", 1, f"{path} has {len(infos):,} entries")
     except (zipfile.BadZipFile, OSError, ValueError, RuntimeError, NotImplementedError,
@@ -113,7 +113,7 @@ def _read_zip(path: str, data: bytes, ledger: Ledger, read: ReadMember, depth: i
         ledger.miss(f"{path}: {type(error).__name__}")
 
 
-def _zip_members(
+def _list_zip_members(
     archive: zipfile.ZipFile, infos: list[zipfile.ZipInfo], office: bool
 ) -> Iterator[Opened]:
     for info in infos[:MAX_MEMBERS]:
@@ -133,7 +133,7 @@ def _read_tar(path: str, data: bytes, ledger: Ledger, read: ReadMember, depth: i
         return
     try:
         with tarfile.open(fileobj=io.BytesIO(data), mode="r|*") as archive:
-            _read_members(path, _tar_members(archive), ledger, read, depth)
+            _read_members(path, _list_tar_members(archive), ledger, read, depth)
     except (tarfile.TarError, OSError, ValueError, EOFError, zlib.error, OverflowError) as error:
         try:
             plain = zlib.decompressobj(47).decompress(data, MAX_MEMBER_BYTES)
@@ -143,7 +143,7 @@ def _read_tar(path: str, data: bytes, ledger: Ledger, read: ReadMember, depth: i
             read(f"{path}!{splitext(path)[0].rpartition('/')[2]}", plain, depth + 1)
 
 
-def _tar_members(archive: tarfile.TarFile) -> Iterator[Opened]:
+def _list_tar_members(archive: tarfile.TarFile) -> Iterator[Opened]:
     for number, member in enumerate(archive):
         if number >= MAX_MEMBERS:
             return
@@ -168,24 +168,24 @@ def _read_members(
         read(f"{path}!{member.name}", member.data, depth + 1)
 
 
-def _metadata(data: bytes) -> Iterator[str]:
+def _find_metadata(data: bytes) -> Iterator[str]:
     """Yield the texts in the metadata of an image or a document."""
     if data.startswith(b"\x89PNG"):
-        yield from _png_texts(data)
+        yield from _find_png_texts(data)
     elif data.startswith(b"\xff\xd8"):
         for number, match in enumerate(_JPEG_COMMENT.finditer(data[: 2**20])):
             if number > 20:
                 break
             size = int.from_bytes(match[1], "big")
-            yield from _strings(data[match.end() : match.end() + min(size, 8_000)])
+            yield from _find_strings(data[match.end() : match.end() + min(size, 8_000)])
     elif data.startswith(b"GIF8"):
-        yield from _strings(data[:8_000])
+        yield from _find_strings(data[:8_000])
     elif data.startswith(b"%PDF"):
         for match in _PDF_INFO.finditer(data[: 2**20]):
             yield match[1].decode("utf-8", "replace")
 
 
-def _png_texts(data: bytes) -> Iterator[str]:
+def _find_png_texts(data: bytes) -> Iterator[str]:
     at, chunks = 8, 0
     while at + 8 <= len(data) and chunks < 200:
         size = int.from_bytes(data[at : at + 4], "big")
@@ -201,7 +201,7 @@ def _png_texts(data: bytes) -> Iterator[str]:
         at, chunks = at + 12 + size, chunks + 1
 
 
-def _strings(data: bytes) -> Iterator[str]:
+def _find_strings(data: bytes) -> Iterator[str]:
     for match in _PRINTABLE.finditer(data):
         yield match[0].decode("ascii", "replace")
 

@@ -1,7 +1,7 @@
 """Keep the results of scans in the user's cache folder, by content and by the rules.
 
-No skill and no project can write there. A result of other rules, of another Python or without the
-parsers has another key, and one that is damaged does not count.
+No skill and no project can write there. The key depends on the rules, on Python and on whether the
+parsers are there; a damaged result is ignored.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def find_result(skill: Skill, cache_dir: str = "") -> tuple[str, ScannedSkill | 
     try:
         digest = skill.files.digest()
     except (SkillbeltError, OSError) as error:
-        told = f"the folder: {error}"
-        return "", ScannedSkill(name=skill.name, digest="", unseen=(told,))
+        failure = f"the folder: {error}"
+        return "", ScannedSkill(name=skill.name, digest="", unseen=(failure,))
     return digest, find_kept(digest, skill.name, cache_dir)
 
 
@@ -55,7 +55,7 @@ def find_kept(digest: str, name: str, cache_dir: str = "") -> ScannedSkill | Non
         return None
     memory = _remember(digest, name, has_parsers())
     if not memory and cache_dir:
-        kept = _open(cache_dir).get(_key(digest, name))
+        kept = _open(cache_dir).get(_make_key(digest, name))
         with suppress(KeyError, TypeError, ValueError):
             memory += [] if kept is None else [_decode(kept, digest, name)]
     return memory[0] if memory else None
@@ -68,9 +68,9 @@ def keep(scanned: ScannedSkill, cache_dir: str = "") -> None:
     _remember(scanned.digest, scanned.name, has_parsers())[:] = [scanned]
     if cache_dir:
         results = _open(cache_dir)
-        # A cache that cannot be written costs time, and nothing else.
+        # A cache that cannot be written only costs time.
         with suppress(OSError):
-            results.put(_key(scanned.digest, scanned.name), _encode(scanned))
+            results.put(_make_key(scanned.digest, scanned.name), _encode(scanned))
         # About one time in 256.
         if os.urandom(1)[0] == 0:
             results.tidy()
@@ -87,7 +87,7 @@ def _open(cache_dir: str) -> ResultCache:
     return ResultCache(folder, most=MAX_RESULTS, most_bytes=MAX_RESULT_BYTES)
 
 
-def _key(digest: str, name: str) -> str:
+def _make_key(digest: str, name: str) -> str:
     parts = (digest, name, str(has_parsers()), rules_version())
     return sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -118,27 +118,27 @@ def _decode(kept: dict[str, Any], digest: str, name: str) -> ScannedSkill:
     return ScannedSkill(
         name=name,
         digest=digest,
-        findings=tuple(_finding(*row) for row in kept["findings"]),
+        findings=tuple(_read_finding(*row) for row in kept["findings"]),
         statement=CapabilityStatement(
             capabilities=tuple(capability(*row) for row in kept["capabilities"]),
             closed=tuple(_one_of(one, _CAPABILITY_KINDS) for one in kept["closed"]),
         ),
-        unseen=tuple(map(_text, kept["unseen"])),
+        unseen=tuple(map(_check_text, kept["unseen"])),
     )
 
 
-def _finding(
+def _read_finding(
     rule: object, kind: object, path: object, line: object, message: object, remedy: object
 ) -> Finding:
     if not (line is None or isinstance(line, int)):
         raise TypeError("a line is a number")
     return Finding(
-        rule=_text(rule),
+        rule=_check_text(rule),
         kind=_one_of(kind, KINDS),
-        path=_text(path),
+        path=_check_text(path),
         line=line,
-        message=_text(message),
-        remedy=_text(remedy),
+        message=_check_text(message),
+        remedy=_check_text(remedy),
     )
 
 
@@ -150,15 +150,15 @@ def capability(
         raise TypeError("a line is a number")
     return Capability(
         kind=_one_of(kind, _CAPABILITY_KINDS),
-        value=_text(value),
+        value=_check_text(value),
         origin=_one_of(origin, _ORIGINS),
-        path=_text(path),
+        path=_check_text(path),
         line=line,
         outcome=_one_of(outcome, ("", "allowed", "refused", "reported")),
     )
 
 
-def _text(value: object) -> str:
+def _check_text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError("a text is needed")
     return value

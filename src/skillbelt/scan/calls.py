@@ -1,7 +1,7 @@
 """Tables of what named functions do, for Python and JavaScript.
 
 A name is dotted, as the source reaches the function: `os.system`, `child_process.exec`. A method
-of a value that nothing is known of is `?.name`.
+of an unknown value is `?.name`.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def _shell(call: TracedCall, ledger: Ledger) -> Traced:
     if command.text is None or command.text == HOLE:
         ledger.find("dynamic-code", call.line, f"{call.name}()", "note")
     _judge_secret_words(command, call, ledger)
-    return Traced(labels=_printed(command.text or "") | command.labels)
+    return Traced(labels=_label_output(command.text or "") | command.labels)
 
 
 def _process(call: TracedCall, ledger: Ledger) -> Traced:
@@ -116,7 +116,9 @@ def _process(call: TracedCall, ledger: Ledger) -> Traced:
         ledger.runs_shell(command, call.line, f"{call.name}()")
         _judge_secret_words(command, call, ledger)
         return Traced(
-            labels=_printed(command.text or "") | command.labels | call.argument(9, "input").labels
+            labels=_label_output(command.text or "")
+            | command.labels
+            | call.argument(9, "input").labels
         )
     words = [one.text if one.text is not None else HOLE for one in command.items]
     text = " ".join(_quote(word) for word in words)
@@ -124,7 +126,7 @@ def _process(call: TracedCall, ledger: Ledger) -> Traced:
         Traced(text=text, labels=command.labels - {"file"}), call.line, f"{call.name}()"
     )
     _judge_secret_words(Traced(text=text, labels=command.labels), call, ledger)
-    return Traced(labels=_printed(text) | command.labels)
+    return Traced(labels=_label_output(text) | command.labels)
 
 
 def _quote(word: str) -> str:
@@ -133,7 +135,7 @@ def _quote(word: str) -> str:
     return "'" + word.replace("'", "'\"'\"'") + "'"
 
 
-def _printed(command: str) -> frozenset[str]:
+def _label_output(command: str) -> frozenset[str]:
     """Return where what a command prints comes from."""
     words = command.split()
     if words[:1] and words[0] in ("env", "printenv", "set"):
@@ -148,7 +150,7 @@ def _printed(command: str) -> frozenset[str]:
 
 
 def _judge_secret_words(command: Traced, call: TracedCall, ledger: Ledger) -> None:
-    """A secret that is put into the text of a command which reaches the network."""
+    """Note a secret in the text of a command that connects to the network."""
     labels = command.labels - {"file", "decoded", "net", "command"}
     if not labels or not command.text:
         return
@@ -165,6 +167,16 @@ def _unpickle(call: TracedCall, ledger: Ledger) -> Traced:
     return Traced(labels=labels | ({"decoded"} if "marshal" in call.name else frozenset()))
 
 
+def _load_library(call: TracedCall, ledger: Ledger) -> Traced:
+    """Note a compiled library that the program loads from a file that it fetched."""
+    fetched = ledger.fetched.get(call.first.known.removeprefix("./"))
+    labels = call.first.labels | (fetched.labels if fetched is not None else frozenset())
+    unnamed = ledger.path in ledger.unnamed_fetches and (call.first.text or HOLE) == HOLE
+    if "net" in labels or unnamed:
+        ledger.runs_code(Traced(labels=labels | {"net"}), call.line, f"{call.name}()")
+    return Traced(name=f"{call.name}()")
+
+
 def _spawn_shell(call: TracedCall, ledger: Ledger) -> Traced:
     text = " ".join(one.known for one in call.positional)
     if re.search(r"(?:^|/)(?:ba|z|da)?sh\b|cmd(?:\.exe)?$", text):
@@ -173,7 +185,7 @@ def _spawn_shell(call: TracedCall, ledger: Ledger) -> Traced:
 
 
 def _redirect(call: TracedCall, ledger: Ledger) -> Traced:
-    """os.dup2 of a socket onto a standard stream: only a remote shell does that."""
+    """Note `os.dup2` of a socket onto a standard stream: only a remote shell does that."""
     if re.search(r"\bs(?:ock\w*)?\b", call.first.name) or "net" in call.first.labels:
         ledger.find("reverse-shell", call.line, "os.dup2(socket)")
     return UNKNOWN
@@ -205,9 +217,9 @@ def _request(call: TracedCall, ledger: Ledger) -> Traced:
     if method in ("send", "write") and call.positional:
         sent.append(call.first)
     if sent:
-        ledger.sends(Traced(labels=_parts(sent, "body")), address, line)
+        ledger.sends(Traced(labels=_select_labels(sent, "body")), address, line)
     for one in (*sent, *call.every):
-        header = _parts([one], "header")
+        header = _select_labels([one], "header")
         if header:
             ledger.sends(Traced(labels=header), address, line, part="header")
     if "headers" in call.named:
@@ -215,7 +227,7 @@ def _request(call: TracedCall, ledger: Ledger) -> Traced:
     return Traced(labels=ledger.fetches(address, line))
 
 
-def _parts(values: list[Traced], part: str) -> frozenset[str]:
+def _select_labels(values: list[Traced], part: str) -> frozenset[str]:
     """Return the labels of the body, or of what options of JavaScript mark as headers."""
     labels = merge(values)
     headers = frozenset(one[7:] for one in labels if one.startswith("header:"))
@@ -228,14 +240,14 @@ def _fetch(call: TracedCall, ledger: Ledger) -> Traced:
 
 
 def _connect(call: TracedCall, ledger: Ledger) -> Traced:
-    """http.client.HTTPSConnection(host), of which methods send."""
+    """Return the connection of `http.client.HTTPSConnection(host)`, whose methods send."""
     return Traced(
         text=call.first.text, labels=ledger.fetches(call.first, call.line), name="connection"
     )
 
 
 def _request_by_connection(call: TracedCall, ledger: Ledger) -> Traced:
-    """connection.request(method, path, body, headers)."""
+    """Judge `connection.request(method, path, body, headers)`."""
     sent = merge(one for key, one in call.named.items() if key != "headers")
     ledger.sends(Traced(labels=sent | merge(call.positional[2:3])), call.owner, call.line)
     ledger.sends(call.argument(3, "headers"), call.owner, call.line, part="header")
@@ -257,6 +269,23 @@ def _send(call: TracedCall, ledger: Ledger) -> Traced:
     if strong or any(one.startswith("variable:") for one in data.labels):
         ledger.sends(data, call.owner, call.line)
     return Traced(labels=data.labels)
+
+
+def _log_to_host(call: TracedCall, ledger: Ledger) -> Traced:
+    """Remember the host of `logging.handlers.HTTPHandler`, which gets all later log records."""
+    target = call.first
+    if target.items:
+        target = target.items[0]
+    labels = ledger.fetches(target, call.line)
+    ledger.log_host = (ledger.path, target)
+    return Traced(labels=labels)
+
+
+def _log(call: TracedCall, ledger: Ledger) -> Traced:
+    path, host = ledger.log_host
+    if path == ledger.path and host.text:
+        _send(call._replace(owner=host), ledger)
+    return Traced(labels=_without_reflection(merge(call.every)), name=f"{call.name}()")
 
 
 def _resolve(call: TracedCall, ledger: Ledger) -> Traced:
@@ -290,7 +319,7 @@ def _read(path: Traced, line: int, ledger: Ledger) -> frozenset[str]:
 
 
 def _read_owner(call: TracedCall, ledger: Ledger) -> Traced:
-    """path.read_text(), where the path is a value."""
+    """Judge `path.read_text()`, where the path is a value."""
     if call.owner.text:
         return Traced(labels=_read(call.owner, call.line, ledger))
     return Traced(
@@ -363,7 +392,7 @@ def _database(call: TracedCall, ledger: Ledger) -> Traced:
 def _variable(call: TracedCall, ledger: Ledger) -> Traced:
     name = call.first.known
     if not name:
-        return UNKNOWN  # one variable, of a name that is not known
+        return UNKNOWN  # the name of the variable is unknown
     return Traced(text=None, labels=ledger.reads_variable(name, call.line))
 
 
@@ -412,11 +441,13 @@ def _encrypt(call: TracedCall, ledger: Ledger) -> Traced:
 
 
 def _write_open(call: TracedCall, ledger: Ledger) -> Traced:
-    """file.write(data)."""
+    """Judge `file.write(data)`."""
     if "encrypted" in merge(call.every):
         ledger.find("ransom", call.line, call.name, "ask")
     if call.owner.name == "written" and call.owner.text:
         ledger.writes_file(call.owner.text, call.line, call.first)
+    elif "net" in call.first.labels:
+        ledger.unnamed_fetches.add(ledger.path)
     if call.owner.name == "socket":
         return _send(call, ledger)
     return UNKNOWN
@@ -439,6 +470,7 @@ _EXACT: dict[str, Judge] = _rows(
      "child_process.execSync node:child_process.exec node:child_process.execSync exec_sync "
      "execSync platform.popen popen2.popen ctypes.CDLL().system ctypes.cdll.LoadLibrary().system "
      "ctypes.CDLL().popen", _shell),
+    ("ctypes.CDLL ctypes.cdll.LoadLibrary ctypes.PyDLL process.dlopen", _load_library),
     ("asyncio.create_subprocess_exec os.execv os.execvp os.execve os.spawnv os.posix_spawn "
      "spawnSync execFileSync execFile spawn Bun.spawn Deno.run", _process),
     ("os.execl os.execlp os.execle pty.spawn", _spawn_shell),
@@ -450,6 +482,8 @@ _EXACT: dict[str, Judge] = _rows(
      "websocket.create_connection new_WebSocket WebSocket", _fetch),
     ("socket.create_connection socket.socket.connect net.connect net.createConnection "
      "tls.connect smtplib.SMTP smtplib.SMTP_SSL ftplib.FTP", _socket),
+    ("logging.handlers.HTTPHandler logging.handlers.SocketHandler logging.handlers.DatagramHandler "
+     "logging.handlers.SysLogHandler", _log_to_host),
     ("socket.gethostbyname socket.getaddrinfo socket.gethostbyname_ex dns.resolve dns.lookup "
      "dns.resolver.resolve dns.resolver.query dns.promises.resolve", _resolve),
     ("http.client.HTTPSConnection http.client.HTTPConnection", _connect),
@@ -494,6 +528,8 @@ _METHODS: dict[str, Judge] = _rows(
     ("send sendall sendto sendmail send_message storbinary upload_file upload_fileobj put_object "
      "sendBeacon", _send),
     ("glob rglob", _glob),
+    ("debug info warning error critical exception", _log),
+    ("load_extension dlopen", _load_library),
     ("decode", _codec),
     ("encrypt", _encrypt),
     ("expanduser resolve absolute", lambda call, ledger: call.owner._replace(name="")),

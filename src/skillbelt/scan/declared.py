@@ -31,18 +31,18 @@ _OFFLINE = Lazy(
 )
 
 _KEY = Lazy(r"([\w-]+)[ \t]*:")
-# Fields that speak of a skill and declare nothing that it needs.
+# Fields that describe a skill and declare no needs.
 _ABOUT_ITSELF = frozenset(("name", "title", "description", "when_to_use", "when-to-use", "license"))
 
 
 def declared_hosts(skill: Skill) -> Iterator[str]:
     """Yield the hosts that a skill says it needs."""
     for key in _HOST_KEYS:
-        told = skill.told(key)
-        if isinstance(told, str):
-            yield from told.replace(",", " ").split()
-        elif isinstance(told, list | tuple):
-            yield from (one for one in told if isinstance(one, str))
+        value = skill.told(key)
+        if isinstance(value, str):
+            yield from value.replace(",", " ").split()
+        elif isinstance(value, list | tuple):
+            yield from (one for one in value if isinstance(one, str))
 
 
 def declared_capabilities(skill: Skill, head: str = "") -> tuple[Capability, ...]:
@@ -78,11 +78,11 @@ class _FieldLines:
 
     def __init__(self, head: str) -> None:
         self._lines: list[str] = []
-        told = False
+        declares = False
         for line in head.split("\n"):
             if key := _KEY.match(line):
-                told = key[1].lower() not in _ABOUT_ITSELF
-            self._lines.append(line if told else "")
+                declares = key[1].lower() not in _ABOUT_ITSELF
+            self._lines.append(line if declares else "")
         self._text = "\n".join(self._lines)
         self._known: dict[str, int] = {}
         for number, line in enumerate(self._lines, 1):
@@ -105,13 +105,13 @@ def covers(kind: CapabilityKind, declared: tuple[str, ...], value: str) -> bool:
 
 def undeclared(statement: CapabilityStatement) -> tuple[Capability, ...]:
     """Return what a skill contains or did, and does not declare."""
-    told = {kind: statement.values(kind, "declared") for kind in _COMPARED}
+    declared = {kind: statement.values(kind, "declared") for kind in _COMPARED}
     return tuple(
         one
         for one in statement.capabilities
         if one.origin != "declared"
         and one.kind in _COMPARED
-        and not covers(one.kind, told[one.kind], one.value)
+        and not covers(one.kind, declared[one.kind], one.value)
     )
 
 

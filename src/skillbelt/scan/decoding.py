@@ -78,12 +78,12 @@ def opaque_blob(text: str) -> re.Match[str] | None:
     if max(map(len, text.split("\n"))) < _BLOB_CHARS or not _DECODER.search(text):
         return None
     for match in _BLOB.finditer(text):
-        if _entropy(match[0][:2000]) > 4.3 and not re.fullmatch(r"[0-9a-f]+", match[0]):
+        if _measure_entropy(match[0][:2000]) > 4.3 and not re.fullmatch(r"[0-9a-f]+", match[0]):
             return match
     return None
 
 
-def _entropy(text: str) -> float:
+def _measure_entropy(text: str) -> float:
     counts = Counter(text).values()
     return -sum(n / len(text) * log2(n / len(text)) for n in counts)
 
@@ -102,14 +102,14 @@ _DIGITS = {
     10: Lazy(r"\d{2,3}"),
     2: Lazy(r"[01]{8}"),
 }
-# In every text with bare numbers that spell something, and cheaper to look for.
+# A cheap test first: every text that spells something in numbers matches it.
 _NUMBERS = Lazy(r"(?:\b(?:0x)?[0-9a-fA-F]{2,8}[ ,:]{1,2}){12}")
-# Twelve such numbers are so many characters of these, and that is cheaper still.
+# A cheaper test: twelve such numbers have at least so many of these characters.
 _IN_NUMBERS = bytes(code in b"0123456789abcdefABCDEFx ,:" for code in range(256))
 _RUN_OF_NUMBERS = b"\1" * 36
 # Lines of base64 below each other.
 _WRAPPED = Lazy(r"(?m)(?:^[ \t>]*[A-Za-z0-9+/]{16,200}={0,2}[ \t]*(?:\n|\Z)){2,400}+")
-# The second of such lines; it begins with a character that is found fast.
+# The second such line; a search for its first character is fast.
 _SECOND_LINE = Lazy(r"\n[ \t>]*+[A-Za-z0-9+/]{16,200}={0,2}[ \t]*(?:\n|\Z)")
 
 

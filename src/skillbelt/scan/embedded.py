@@ -18,7 +18,7 @@ from skillbelt.untrusted_json import read_json
 
 # Programs that take a command, or fetch one.
 _RUNNER = Lazy(r"\b(?:curl|wget|bash|sh|zsh|python3?|node|powershell|pwsh|nc|ncat)\b")
-# A request that takes a file along.
+# A request that uploads a file.
 _UPLOAD = Lazy(
     r"\bcurl\b[^\n]{0,200}\s(?:-F|-T|-d|--form|--data(?:-binary)?)[ =]?[\"']?[^\s@]{0,40}@"
 )
@@ -28,15 +28,15 @@ _ONE_LINE_RULE = Lazy(r"[^:;=#\n]{1,200}::?[^=;\n]{0,200};")
 _IMAGE_STEP = Lazy(
     r"(?i)^\s*(?:onbuild\s+|healthcheck\s+(?:--\S+\s+)*)?(?:run|cmd|entrypoint)\s+(?:--\S+\s+)*"
 )
-# All that is in a step whose commands are in the lines below.
+# The only word of a step whose commands are in the lines below.
 _HERE_DOCUMENT = Lazy(r"\s{0,20}<<-?[ \t]{0,20}[\"']?(\w{1,100})[\"']?\s{0,20}$")
 _KEY = Lazy(r"^[\s-]*[\w.\-/]{1,60}\s*[:=]\s*")
-# How a cell of a notebook, and a line in one, hand the rest to a shell.
+# The marks of notebook cells and lines that run in a shell.
 _CELL_MAGIC = Lazy(r"\s{0,200}%%(?:bash|sh|zsh|script|cmd|sx|system|!)[^\n]*(?:\n|\Z)")
 _LINE_MAGIC = Lazy(
     r"\s{0,200}(?:[\w.,*\[\]()]{1,100}[ \t]{0,9}=[ \t]{0,9})?(?:!!?|%(?:sx|system)\s)\s{0,9}"
 )
-# Values of a JSON text whose lines are looked for; others have the line of the last one.
+# The number of JSON values whose line is searched; later ones get the line of the last.
 _MAX_NUMBERED = 500
 _MAX_JOINED = 20
 _MIN_COMMAND = 10
@@ -251,6 +251,21 @@ def find_command_strings(text: str) -> Iterator[tuple[str, int]]:
             if value not in seen and len(value) >= _MIN_COMMAND and runs_something(value):
                 seen.add(value)
                 yield value, number
+
+
+# What TeX hands to a shell: \write18, a pipe as a file, Lua.
+_TEX_COMMAND = Lazy(
+    r"\\(?:(?:immediate\s{0,9})?\\?write18|ShellEscape|input|openin\d{0,2}\s{0,9}=?)\s{0,9}\{\s{0,9}"
+    r"(?:\|\s{0,9})?\"?([^{}\n\"]{3,2000})\"?\s{0,9}\}"
+    r"|\bos\.execute\(\s{0,9}['\"]([^'\"\n]{3,2000})['\"]"
+)
+
+
+def find_tex_commands(text: str) -> Iterator[tuple[str, int]]:
+    """Yield the commands of a shell in a text of TeX, with their lines counted from 0."""
+    if "\\write18" in text or "ShellEscape" in text or "{|" in text or "directlua" in text:
+        for match, line in number_lines(_TEX_COMMAND.finditer(text), text):
+            yield (match[1] or match[2]).strip(), line
 
 
 # Keys of settings whose value is a command of a shell, and the mark of one in the lines below.

@@ -23,13 +23,13 @@ _GRAMMARS = {
 }
 
 
-# The grammar of the shell looks characters up in tables of C, which end at 255: what lies beyond is
-# read from anywhere, or ends the process. To the shell such a character is a part of a word.
+# The grammar of the shell looks characters up in tables of C, which end at 255: a character beyond
+# reads foreign memory or ends the process. To the shell it is a part of a word.
 _IN_ASCII = bytes(code if code < 128 else ord(".") for code in range(256))
 
 
 @cache
-def _language(name: str) -> Language:
+def _load_language(name: str) -> Language:
     return Language(_GRAMMARS[name]())
 
 
@@ -42,15 +42,14 @@ class Parsers(threading.local):
     def find(self, language: str) -> Parser:
         """Return the parser of a language."""
         if language not in self.made:
-            # What is to replace this bound ends the process in every version of the binding so far.
+            # The replacement of this bound crashes the process in every version of the binding.
             warnings.filterwarnings("ignore", "Use the progress_callback", DeprecationWarning)
             most = int(PARSE_SECONDS * 1_000_000)
-            self.made[language] = Parser(_language(language), timeout_micros=most)
+            self.made[language] = Parser(_load_language(language), timeout_micros=most)
         return self.made[language]
 
 
-# For one text. Honest code takes 0.3 seconds for each 500 kB; what is no code of the language may
-# take time like the square of its length.
+# For one text. Honest code takes 0.3 seconds per 500 kB; other text can take quadratic time.
 PARSE_SECONDS = 2.0
 _parsers = Parsers()
 

@@ -1,6 +1,6 @@
-"""Everything that is known of a skill: a scan of it, what runs tried, what was accepted, approved.
+"""Combine all facts about a skill: its scan, its runs, accepted findings and approvals.
 
-The one place for commands, questions, servers and the library, so that all of them say the same.
+Commands, questions, servers and the library all ask here, so that their answers agree.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _FILES = ("read", "write")
 
 
 class SkillInspector:
-    """Says what is known of skills. Without a `store` that is what a scan finds.
+    """Reports facts about skills. Without a `store` that is only what a scan finds.
 
     `project` is whose approvals count.
     """
@@ -68,8 +68,8 @@ class SkillInspector:
             try:
                 seen = observed.read_observed(self._store(), scanned.digest)
             except SkillbeltError as error:
-                told = f"what runs tried: {error}"
-                scanned = scanned._replace(unseen=(*scanned.unseen, told))
+                failure = f"what runs tried: {error}"
+                scanned = scanned._replace(unseen=(*scanned.unseen, failure))
             else:
                 scanned = _add_observed(scanned, skill, seen)
         if not scanned.findings:
@@ -104,7 +104,7 @@ class SkillInspector:
         if scanned.digest != digest:
             return {"scan": "the files of the skill changed just now, and were not scanned"}
         own = scanned.statement.without_observed()
-        before = self._approved(skill, origin)
+        before = self._find_approved(skill, origin)
         lines: dict[str, str] = {}
         if before is None:
             lines["undeclared"] = summarize_briefly(own)
@@ -134,7 +134,7 @@ class SkillInspector:
                 statement=scanned.statement,
             )
 
-    def _approved(self, skill: Skill, origin: str) -> approvals.ApprovedAbilities | None:
+    def _find_approved(self, skill: Skill, origin: str) -> approvals.ApprovedAbilities | None:
         if self._store is None:
             return None
         return approvals.find_approved(self._store(), self._project, (skill.name, origin))
@@ -149,7 +149,7 @@ class SkillInspector:
 def _new_first(
     findings: Iterable[Finding], now: CapabilityStatement, before: CapabilityStatement
 ) -> tuple[Finding, ...]:
-    """Return findings of a kind in the order of their news: first those of what is new."""
+    """Return findings with those about new capabilities first."""
     known = {(one.kind, one.value) for one in before.capabilities}
     new = {(one.path, one.line) for one in now.capabilities if (one.kind, one.value) not in known}
     return tuple(
@@ -163,14 +163,14 @@ def _add_observed(
     if not seen:
         return scanned
     uses = [_state_use(one, scanned.statement, observed.declared_by_tools(skill)) for one in seen]
-    beyond = [_finding(one) for one in uses if one.stated == "nowhere"][:_MAX_BEYOND]
+    beyond = [_make_finding(one) for one in uses if one.stated == "nowhere"][:_MAX_BEYOND]
     findings = sorted((*scanned.findings, *beyond), key=lambda one: KINDS.index(one.kind))
     return scanned._replace(
         findings=tuple(findings), statement=scanned.statement.with_observed(seen)
     )
 
 
-def _finding(use: ObservedUse) -> Finding:
+def _make_finding(use: ObservedUse) -> Finding:
     rule = RULES[BEYOND]
     # What was only printed may be the words of a text that the script was given.
     kind: FindingKind = "note" if use.outcome == "reported" else rule.kind
@@ -187,7 +187,9 @@ def _finding(use: ObservedUse) -> Finding:
 def _state_use(
     one: Capability, statement: CapabilityStatement, tool_hosts: tuple[str, ...]
 ) -> ObservedUse:
-    declared, contained = (_values(one, statement, origin) for origin in ("declared", "contained"))
+    declared, contained = (
+        _list_values(one, statement, origin) for origin in ("declared", "contained")
+    )
     if one.kind == "host":
         declared = (*declared, *tool_hosts)
     stated: Stated = "nowhere"
@@ -198,7 +200,7 @@ def _state_use(
     return ObservedUse(kind=one.kind, value=one.value, outcome=one.outcome, stated=stated)
 
 
-def _values(one: Capability, statement: CapabilityStatement, origin: str) -> tuple[str, ...]:
+def _list_values(one: Capability, statement: CapabilityStatement, origin: str) -> tuple[str, ...]:
     kinds = _FILES if one.kind in _FILES else (one.kind,)
     return tuple(
         each.value

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from skillbelt.scan.addresses import host_in, is_known, is_module_host
 from skillbelt.scan.calls import TracedCall, judge_call
 from skillbelt.scan.ledger import HOLE, UNKNOWN, Ledger, Traced, merge
 from skillbelt.scan.package_names import judge_package
@@ -22,8 +23,8 @@ MAX_SCRIPT_BYTES = 512 * 2**10
 _MAX_DEPTH = 120
 _MAX_TEXT = 64 * 2**10
 _ESCAPES = Lazy(r"\\(?:x([0-9a-fA-F]{2})|u\{?([0-9a-fA-F]{1,6})\}?|(.))", re.DOTALL)
-# Strings without an operator between them are an error: the parser takes time like the square of
-# their number, 0.3 s for so many in one line. An empty string counts as well.
+# Strings without an operator between them are an error: the parser takes quadratic time, 0.3 s for
+# this number in one line. Empty strings count.
 _ADJACENT = Lazy(rb"[\"'`][ \t]{0,9}[\"'`]|\w[\"'`][ \t]{1,9}\w")
 _MAX_ADJACENT = 4_000
 _NODE_MODULES = frozenset(
@@ -32,7 +33,7 @@ _NODE_MODULES = frozenset(
      "worker_threads", "perf_hooks", "querystring", "module", "string_decoder", "timers")
 )  # fmt: skip
 _POWER_NAMES = frozenset(("eval", "child_process", "execSync", "Function", "constructor", "spawn"))
-# Members of any array or text that are functions, so that their constructor makes code.
+# Methods of every array or text; the constructor of a method compiles code.
 _FUNCTION_METHODS = frozenset(
     ("filter", "map", "find", "forEach", "at", "sort", "flat", "constructor", "toString", "slice")
 )
@@ -247,6 +248,16 @@ class _Reader:
                 self._bind_import(child, module)
         return UNKNOWN
 
+    def _module_from(self, address: str, node: Node) -> None:
+        """Note a module that is fetched from an address when the program starts."""
+        found = host_in(address)
+        if found is None:
+            return
+        self.ledger.reaches(found, self.line(node), used=True)
+        usual = is_known(found.host) or is_module_host(found.host)
+        if not usual:
+            self.ledger.find("package-elsewhere", self.line(node), address)
+
     def _bind_import(self, child: Node, module: str) -> None:
         if child.type == "identifier":
             self.names[_text(child)] = Traced(name=module)
@@ -260,6 +271,9 @@ class _Reader:
                     self.names[local] = Traced(name=f"{module}.{_text(name)}")
 
     def _module(self, module: str, node: Node) -> None:
+        if "://" in module:
+            self._module_from(module, node)
+            return
         if module and module[0] not in "./~@#" and module.partition("/")[0] not in _NODE_MODULES:
             judge_package("npm", module.partition("/")[0], self.line(node), self.ledger)
 
@@ -308,6 +322,8 @@ class _Reader:
         if function.type in ("member_expression", "subscript_expression"):
             owner = self._owner(function, depth + 1)  # once: calls may be a long chain
             target = self._part(owner, function, depth + 1)
+        elif function.type == "import":
+            target = Traced(name="import")
         else:
             target = self.value(function, depth)
         method = target.name.rpartition(".")[2]

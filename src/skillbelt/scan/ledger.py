@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from skillbelt.files.sensitive import looks_secret
 from skillbelt.records import NamedTuple
@@ -20,10 +20,11 @@ from skillbelt.scan.addresses import (
     host_in,
     is_installer,
     is_known,
+    is_of_models,
     is_reserved,
     words_of,
 )
-from skillbelt.scan.places import is_env_file, place_class
+from skillbelt.scan.places import is_env_file, place_class, service_of
 from skillbelt.scan.rules import RULES
 from skillbelt.scan.values import (
     KINDS,
@@ -35,10 +36,10 @@ from skillbelt.scan.values import (
 )
 from skillbelt.text import Lazy, one_line, shorten
 
-# Steps of all readers for one skill; about a second of work. One that takes more is not read whole.
+# Steps of all readers for one skill: about a second of work. The rest of a skill is not read.
 MAX_STEPS = 600_000
-# Of these parsers, which count no steps. Another machine or moment may need less, so the result of
-# a skill that reaches it is not kept.
+# The parsers count no steps, so they have a time limit. Another run may need less time, so the
+# result of a skill that reaches the limit is not cached.
 MAX_PARSE_SECONDS = 10.0
 MAX_FINDINGS = 200
 _MAX_OF_A_RULE = 5
@@ -87,7 +88,7 @@ class SentData(NamedTuple):
 
 
 class ScanExhausted(Exception):
-    """A skill takes more steps than a scan has."""
+    """The skill needs more steps than a scan may take."""
 
 
 def merge(values: Iterable[Traced]) -> frozenset[str]:
@@ -113,19 +114,21 @@ class Ledger:
         self.unseen: list[str] = []
         self.skill_words = skill_words
         self.path, self.first_line = "", 1
-        # What a text that only shows something counts for: one kind less than what does it.
+        # Whether findings count one kind less, because the text only shows an example.
         self.weaker = False
+        # Whether what is read as shell may be prose, so that not each line begins with a program.
+        self.may_be_prose = False
         self.nesting = 0
         # The hosts that code connects to, each with the first place.
         self.used_hosts: dict[str, tuple[str, int]] = {}
-        # What was sent to hosts, to be judged when all that the skill says of itself is known.
+        # Data sent to hosts, judged once the whole skill was read.
         self.sent: dict[tuple[str, bool, bool], SentData] = {}
         self._steps = MAX_STEPS
-        # What the parsers of shell and JavaScript may still take, and whether that was too little.
+        # The parsing time that is left, and whether a parser ran out of it.
         self.parse_seconds = MAX_PARSE_SECONDS
         self.is_late = False
-        # Which of `findings` is that of a rule for a line.
-        self._told: dict[tuple[str, str, int], int] = {}
+        # The index in `findings` by rule and line.
+        self._finding_at: dict[tuple[str, str, int], int] = {}
         self._counts: Counter[tuple[str, str, FindingKind]] = Counter()
         self._of_a_kind: Counter[str] = Counter()
         self.read_shell: Callable[[str, int, Ledger], object] = lambda text, line, ledger: None
@@ -134,6 +137,10 @@ class Ledger:
         # The text of a file that lies beside the one being read, or below the skill; "" if none.
         self.read_sibling: Callable[[str], str] = lambda path: ""
         self.read_code: Callable[[str, str, int, Ledger], object] = lambda *_: None
+        # The path of the text whose log records go to a host, and that host.
+        self.log_host: tuple[str, Traced] = ("", UNKNOWN)
+        # Texts that write what they fetched to a file whose name is not known.
+        self.unnamed_fetches: set[str] = set()
         # Files that one text of the skill fetched, and that another one may run.
         self.fetched: dict[str, Traced] = {}
 
@@ -160,19 +167,19 @@ class Ledger:
             )
 
     def find(self, rule: str, line: int, detail: str, kind: FindingKind | None = None) -> None:
-        """Note a finding; `kind` is what it counts for where that is less than the rule's."""
+        """Note a finding; `kind` is its kind where that is weaker than the rule's."""
         row = RULES[rule]
         chosen = max(kind or row.kind, row.kind, key=KINDS.index)
         if self.weaker:
             chosen = KINDS[min(KINDS.index(chosen) + 1, len(KINDS) - 1)]
         at = self._line(line)
         place, count = (rule, self.path, at), self._counts[rule, self.path, chosen]
-        told = self._told.get(place)
-        if told is None and count < _MAX_OF_A_RULE:
-            told = self._room_for(chosen)
-        elif told is None or KINDS.index(self.findings[told].kind) <= KINDS.index(chosen):
+        at_index = self._finding_at.get(place)
+        if at_index is None and count < _MAX_OF_A_RULE:
+            at_index = self._find_index(chosen)
+        elif at_index is None or KINDS.index(self.findings[at_index].kind) <= KINDS.index(chosen):
             return
-        if told is None:
+        if at_index is None:
             return
         shown = shorten(one_line(detail.replace(HOLE, "…")), _SHOWN_CHARS)
         finding = Finding(
@@ -183,14 +190,14 @@ class Ledger:
             message=f"{row.what}: {shown}" if shown else row.what,
             remedy=row.remedy,
         )
-        self.findings[told : told + 1] = [finding]
-        self._told[place] = told
+        self.findings[at_index : at_index + 1] = [finding]
+        self._finding_at[place] = at_index
         self._counts[rule, self.path, chosen] = count + 1
 
-    def _room_for(self, kind: FindingKind) -> int | None:
-        """Return where a finding goes; among too many, in the place of the last weaker one.
+    def _find_index(self, kind: FindingKind) -> int | None:
+        """Return the index for a finding; when the list is full, that of the last weaker one.
 
-        So a skill cannot push out what is found late with what counts for little.
+        So many weak findings cannot push out a strong one.
         """
         if len(self.findings) < MAX_FINDINGS:
             return len(self.findings)
@@ -201,7 +208,7 @@ class Ledger:
         if not weaker:
             return None
         gone = self.findings[weaker[-1]]
-        self._told = {place: at for place, at in self._told.items() if at != weaker[-1]}
+        self._finding_at = {place: at for place, at in self._finding_at.items() if at != weaker[-1]}
         self._counts[gone.rule, gone.path, gone.kind] -= 1
         return weaker[-1]
 
@@ -228,7 +235,7 @@ class Ledger:
         kind = place_class(plain)
         if kind in ("credential", "service", "settings", "history"):
             self.can("read", plain, line)
-            weak = kind == "settings" or (kind == "service" and self._belongs(plain))
+            weak = kind == "settings" or (kind == "service" and self._is_about(plain))
             self.find("credential-access", line, plain, "note" if weak else None)
             return frozenset((kind, "file", f"{SERVICE_OF}{plain}"))
         if plain.startswith(("~", "/", "$HOME")) and plain != "/dev/null":
@@ -245,7 +252,7 @@ class Ledger:
         if len(strange) > 1 and len(strange) == len(names):
             self.find("environment-read", line, ", ".join(strange))
 
-    def _belongs(self, text: str) -> bool:
+    def _is_about(self, text: str) -> bool:
         """Whether the skill is about what the path or the variable belongs to."""
         return bool(self.skill_words & words_of(text))
 
@@ -267,7 +274,7 @@ class Ledger:
         if plain.startswith(("~", "/", "$HOME", "..")) and not plain.startswith("/dev/"):
             self.can("write", plain, line)
         if kind == "persistence":
-            # A variable in the start file of a shell is what every guide has people write.
+            # Every guide has people set a variable in the start file of their shell.
             plainly = re.match(
                 r"\s*(?:export )?(?!BASH_ENV|ENV=|LD_PRELOAD|DYLD_|PYTHONSTARTUP|PROMPT_COMMAND"
                 r"|PERL5OPT|RUBYOPT|NODE_OPTIONS|GIT_SSH_COMMAND)[A-Z_]\w*=|\s*eval \"\$\(\w+ ",
@@ -277,19 +284,21 @@ class Ledger:
             self.find("persistence", line, plain, "note" if plainly else None)
         elif kind == "agent":
             self.can("agent-file", plain, line)
-            own = HOLE in plain or self._belongs(plain.rpartition("/")[2])
+            own = HOLE in plain or self._is_about(plain.rpartition("/")[2])
             self.find("agent-file-change", line, plain, "note" if own else None)
         elif kind == "system" and not plain.startswith(_OPEN_DEVICES):
             self.find("privilege", line, f"writes {plain}", "note")
         if "net" in content.labels and place_class(plain) in ("persistence", "agent"):
             self.find("fetch-and-run", line, plain)
 
-    def names_url(self, text: str, line: int, *, used: bool = False, told: bool = True) -> None:
-        """Note the hosts that a text names; without `told` only those that hide who they are."""
+    def names_url(
+        self, text: str, line: int, *, used: bool = False, all_hosts: bool = True
+    ) -> None:
+        """Note the hosts that a text names; without `all_hosts` those that hide their owner."""
         if "://" not in text:
             return
         for found in find_urls(text):
-            if told or classify(found.host, found.path) not in ("", "own"):
+            if all_hosts or classify(found.host, found.path) not in ("", "own"):
                 self.reaches(found, line + text.count("\n", 0, found.at), used=used, code=False)
 
     def reaches(self, found: FoundUrl, line: int, *, used: bool = False, code: bool = True) -> None:
@@ -329,22 +338,42 @@ class Ledger:
             return
         drop = classify(host, found.path if found else "") in ("drop", "tunnel", "address")
         if part == "name":
-            self._looks_up(address, labels, line, host)
+            self._judge_lookup(address, labels, line, host)
         if labels & {"credential", "history", "watch"}:
             self.find("secret-to-network", line, host)
         elif "environment" in labels:
             self.find("environment-to-network", line, host)
         elif labels & {"service", "settings"}:
             own = self._is_host_of(host, labels)
-            # Settings of an agent hold the addresses and keys of what the user has set up.
-            least: FindingKind | None = None if "service" in labels or drop else "ask"
+            among_models = is_of_models(host) and _are_of_models(labels)
+            # Settings of an agent hold addresses and keys that the user set up.
+            least: FindingKind | None = (
+                None if drop or ("service" in labels and not among_models) else "ask"
+            )
             self.find("secret-to-network", line, host, "note" if own else least)
         elif "secret-file" in labels and part != "header":
             self.find("secret-to-network", line, host, "block" if drop else "ask")
         else:
             self._sends_variable(labels, host, line, part=part, drop=drop)
 
-    def _looks_up(self, address: Traced, labels: frozenset[str], line: int, host: str) -> None:
+    def judge_named_key(self, host: str, paths: Sequence[str], names: Sequence[str]) -> FindingKind:
+        """Return the kind of an order to send files or variables with keys to a host."""
+        kind = classify(host)
+        if kind == "own":
+            return "note"
+        if any(place_class(path) in ("credential", "history") for path in paths):
+            return "block"
+        if paths and not kind:
+            parts = [part for path in paths for part in (path, *re.split(r"[/.]", path))]
+            labels = frozenset(f"{SERVICE_OF}{part} {service_of(part)}" for part in parts)
+            return "ask" if self._is_host_of(host, labels) else "block"
+        if names and not paths and not kind:
+            if all(self._fits(name, host) for name in names):
+                return "note"
+            return "ask" if is_known(host) else "block"
+        return "block"
+
+    def _judge_lookup(self, address: Traced, labels: frozenset[str], line: int, host: str) -> None:
         """Judge a name that is looked up: a secret in it, or data before a fixed domain."""
         secret = labels & {"credential", "service", "settings", "environment", "secret-file"}
         if secret or any(one.startswith("variable:") for one in labels):
@@ -365,7 +394,7 @@ class Ledger:
         )
 
     def judge_sent(self, declared: Callable[[str], bool]) -> None:
-        """Judge where data went, by all that the skill says of itself."""
+        """Judge the hosts that got data by what the skill declares and describes."""
         names = self.skill_words | words_of(
             " ".join(one.value for one in self.capabilities.values() if one.kind == "variable")
         )
@@ -376,12 +405,12 @@ class Ledger:
             known = words & names or any(len(name) > 3 and name in squeezed for name in names)
             if kind == "own" or known or declared(one.host):
                 continue
-            told = any(
+            is_found = any(
                 (finding.path, finding.line) == (one.path, one.line)
                 and RULES[finding.rule].family == "exfiltration"
                 for finding in self.findings
             )
-            if not told and (kind == "hosting" or (one.file and not is_known(one.host))):
+            if not is_found and (kind == "hosting" or (one.file and not is_known(one.host))):
                 self.path, self.first_line, self.weaker = one.path, 1, one.weaker
                 self.find("data-to-unknown-host", one.line, one.host)
         self.weaker = False
@@ -411,7 +440,7 @@ class Ledger:
         """Whether a variable belongs to the host or to the skill."""
         words = words_of(name) - _COMMON_WORDS
         squeezed = re.sub(r"[^a-z0-9]", "", host)
-        if not words:  # a name that says nothing belongs here, unless it is one of everything
+        if not words:  # a general name fits any host, unless it guards all of a system
             return not re.search(r"(?i)database|passw|private|session|jwt|master", name)
         return any(
             word in squeezed or any(word in own or own in word for own in self.skill_words)
@@ -463,7 +492,7 @@ class Ledger:
             self._nested(command.text, line, "shell")
 
     def _nested(self, text: str, line: int, language: str) -> None:
-        # A short command that runs a long text again and again costs more than its own length.
+        # Charge for the text: a short command can run a long text many times.
         self.spend(len(text) // _CHARS_OF_A_STEP)
         self.nesting += 1
         try:
@@ -475,7 +504,17 @@ class Ledger:
             self.nesting -= 1
 
 
-# Before the place that a secret comes from, in a label of it.
+def _are_of_models(labels: frozenset[str]) -> bool:
+    """Whether all files that data comes from hold keys of services that answer with a model.
+
+    In a script that takes the first key it finds, the scan cannot tell the keys apart.
+    """
+    places = [one[len(SERVICE_OF) :] for one in labels if one.startswith(SERVICE_OF)]
+    return bool(places) and all(words_of(place) & _MODEL_WORDS for place in places)
+
+
+_MODEL_WORDS = words_of("openai anthropic gemini mistral groq openrouter huggingface")
+# The prefix of a label that names the file of a secret.
 SERVICE_OF = "of:"
 _PLACE_WORDS = words_of("config home users api key token json credentials auth com app www")
 _COMMON_WORDS = words_of(

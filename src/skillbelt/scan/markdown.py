@@ -1,4 +1,4 @@
-"""Take Markdown apart: frontmatter left out, prose by paragraphs, code by blocks, comments.
+"""Split Markdown into paragraphs, blocks of code and comments, without the frontmatter.
 
 A line reader and not a whole parser of CommonMark: it keeps the lines, takes time in proportion to
 the text, and what it takes for prose instead of code is read as prose and as commands.
@@ -21,7 +21,7 @@ _HIDDEN_TAG = Lazy(
     r"|color\s*:\s*(?:white|#fff(?:fff)?|transparent)|\bhidden\b)[^>]{0,200}>"
 )
 _MAX_HIDDEN = 2_000
-# Tags that are looked at for the one that closes an element: `</p` begins `</pre>`, too.
+# The number of tags to try as the closing one: `</p` also begins `</pre>`.
 _MAX_CLOSING = 8
 _LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 # Text that only a tool shows: the values of attributes.
@@ -29,13 +29,13 @@ _ATTRIBUTE = Lazy(
     r"(?i)<\w[^<>]{0,200}?[\s\"'](?:title|alt|aria-\w+|data-[\w-]{1,40}|content|value|placeholder"
     r"|summary)=(?:\"([^\"<>]{30,1000})\"|'([^'<>]{30,1000})')"
 )
-# One of these is in every text of which a part is hidden so.
+# Every text with a part hidden in this way has one of these.
 _HIDING = ("display", "visibility", "font-size", "opacity", "color", "hidden")
 _INLINE = Lazy(r"(?<!`)(`{1,3})(?!`)([^`\n]{3,400})\1(?!`)")
-# White space that pushes what stands behind it off the screen: lines, or characters of one line.
+# White space that pushes the text behind it off the screen: lines, or characters of one line.
 _BLANKS = Lazy(r"[ \t\u00a0\u3000\n]{41,}+")
 _BLANK_LINES, _BLANK_CHARS = 41, 200
-# A run of them is found faster among bytes.
+# A search for a run of them is faster in bytes.
 _IN_BLANKS = bytes(code in b" \t\n" for code in range(256))
 _BLANK_RUN = b"\1" * _BLANK_LINES
 _PUSHED = Lazy(r"\S[^\n]{10,}")
@@ -150,7 +150,9 @@ def _hidden(text: str, first_line: int) -> Iterator[Paragraph]:
     folded = text.lower() if "</" in text else ""
     if not any(word in folded for word in _HIDING):
         return
-    if len(folded) != len(text):  # a letter that is two in lower case: places would not agree
+    if len(folded) != len(
+        text
+    ):  # one letter became two in lower case, so the positions would differ
         folded = text.translate(_LOWER)
     at, counted, line = 0, 0, first_line
     while (tag := _HIDDEN_TAG.search(text, at)) is not None:
@@ -216,7 +218,7 @@ def inline_code(text: str) -> Iterator[tuple[str, int]]:
 
 
 def remote_images(text: str) -> Iterator[tuple[str, int]]:
-    """Yield the addresses of images, which a page that shows them calls up."""
+    """Yield the addresses of images, which a page fetches when it is shown."""
     for match, line in number_lines(_IMAGE_ADDRESS.finditer(text), text):
         start = text.rfind("]", 0, match.start()) + 1
         opened = text.find("![", start, match.start())

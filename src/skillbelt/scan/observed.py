@@ -31,16 +31,16 @@ if TYPE_CHECKING:
     from skillbelt.store.protocol import Store
 
 APP = "skillbelt:observed"
-# Kept of one content: what was reached, as much that was refused, and what was only printed.
+# The bounds for one content: reached, refused (as many), and only printed.
 MAX_CERTAIN = 200
 MAX_REPORTED = 50
 _ROOM: Mapping[str, int] = MappingProxyType(
     {"allowed": MAX_CERTAIN, "refused": MAX_CERTAIN, "reported": MAX_REPORTED}
 )
-# Contents of which something is kept; those that were not run for longest go first.
+# The number of contents; the one that ran longest ago is dropped first.
 MAX_CONTENTS = 5_000
 MAX_VALUE_CHARS = 200
-# More hosts of one domain than this stand as one.
+# More hosts of one domain are stored as `*.domain`.
 _MOST_OF_DOMAIN = 10
 _ORDER = tuple(_ROOM)
 _OWNER, _PREFIX = "all", "seen:"
@@ -57,9 +57,9 @@ def bound_observed(found: Iterable[Capability]) -> tuple[Capability, ...]:
         if one.value.strip()
     ]
     certain = _fold_domains([one for one in cleaned if one.outcome != "reported"])
-    told = {(one.kind, one.value) for one in certain}
+    sure = {(one.kind, one.value) for one in certain}
     reported = [
-        one for one in cleaned if one.outcome == "reported" and (one.kind, one.value) not in told
+        one for one in cleaned if one.outcome == "reported" and (one.kind, one.value) not in sure
     ]
     every = tuple(dict.fromkeys((*certain, *reported)))
     return tuple(
@@ -83,7 +83,7 @@ def spell_home(path: str) -> str:
 
 
 def _fold_domains(found: list[Capability]) -> list[Capability]:
-    """Put many hosts of one domain together: a name may carry data, and each call another one."""
+    """Replace many hosts of one domain by `*.domain`: each name could carry data."""
     hosts = {one.value for one in found if one.kind == "host"}
     many = {
         domain for domain, count in Counter(map(_domain, hosts)).items() if count > _MOST_OF_DOMAIN
@@ -153,14 +153,14 @@ def note_observed(store: Store, digest: str, observed: Iterable[Capability]) -> 
 
 
 def read_observed(store: Store, digest: str) -> tuple[Capability, ...]:
-    """Return what runs of this content tried, the certain first."""
+    """Return what runs of this content tried, certain entries first."""
     if not digest or not is_complete(digest):
         return ()
     return read_entries(store.state(_place(digest)))
 
 
 def read_entries(state: dict[str, str]) -> tuple[Capability, ...]:
-    """Return the entries of a state, what was reached first; what is damaged does not count."""
+    """Return the entries of a state, reached hosts first, without damaged ones."""
     found = [one for key, text in state.items() if key.startswith(_PREFIX) for one in _decode(text)]
     return tuple(sorted(found, key=lambda one: (_ORDER.index(one.outcome), one.kind, one.value)))
 

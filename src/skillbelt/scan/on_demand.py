@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from skillbelt.settings import Settings
     from skillbelt.store.protocol import Store
 
-# What a question tells of the skill it is about, by the names in its metadata.
+# The facts of a skill in a question, by their names in its metadata.
 SKILL_FACTS = ("undeclared", "new_since_approval", "runs_tried", "scan")
 
 
@@ -18,7 +18,7 @@ def open_inspector(
     settings: Settings, store: Callable[[], Store] | None = None, project: str = ""
 ) -> SkillInspector:
     """Return the inspector; `project` is whose approvals count."""
-    # cost: 20 ms, only for a question, a scan, or a run that did what was not foreseen
+    # cost: 20 ms, only for a question, a scan, or a run with undeclared behaviour
     from skillbelt.scan.inspector import SkillInspector
 
     return SkillInspector(settings, store, project)

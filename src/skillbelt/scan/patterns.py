@@ -1,7 +1,7 @@
-"""Search code of any language for what is plain in its text.
+"""Search code of any language with patterns.
 
-For languages that are not parsed (PowerShell, Ruby, Go and others), and beside the parsers for what
-needs no data flow. A pattern knows less than a parser, so most of these say less, too.
+They serve languages without a parser (PowerShell, Ruby, Go and others), and add to the parsers what
+needs no data flow. A pattern is less sure than a parser, so most findings are weaker.
 """
 
 from __future__ import annotations
@@ -96,6 +96,11 @@ _ANYWHERE = (
     _code("fetch-and-run", "ask", "new url( tourl() https.get",
           r"new url\(\s{0,9}['\"]https?://[^\n]{0,200}\.(?:text|openstream)\b[\s\S]{0,400}?"
           r"(?:\.execute\(|\bevaluate\()"),
+    # Classes and libraries that are loaded from bytes of the network
+    _code("fetch-and-run", "ask", "assembly.load( loadfrombytes urlclassloader(",
+          r"(?:getbytearrayasync|downloaddata|getstreamasync|openread|webclient)\b[\s\S]{0,800}?"
+          r"\bassembly\]?(?:\.|::)load\(|\bassembly\]?(?:\.|::)load\([^\n]{0,200}(?:getbytearrayasync"
+          r"|downloaddata|webclient)|\burlclassloader\([^\n]{0,120}https?://"),
     _code("data-to-unknown-host", "ask", "to program",
           r"\bto\s{1,9}program\s{1,9}'[^'\n]{0,200}https?://"),
     _code("fetch-and-run", "ask", "from program",
@@ -192,7 +197,7 @@ def _takes_file(text: str) -> bool:
 
 
 def search_code(text: str, line: int, ledger: Ledger, *, parsed: bool) -> None:
-    """Note what is plain in a text; `parsed` says that a parser followed its values, too."""
+    """Search a text with patterns; `parsed` says that a parser followed its values, too."""
     text = text[:MAX_SEARCHED]
     ledger.spend(1 + len(text) // 100)
     folded = text.lower()
@@ -207,7 +212,7 @@ def search_code(text: str, line: int, ledger: Ledger, *, parsed: bool) -> None:
 
 
 def search_plainly(text: str, line: int, ledger: Ledger) -> None:
-    """Note what is plain in a file of settings or data; nothing says that a program runs it."""
+    """Search a file of settings or data, which a program may never run."""
     if ledger.path.endswith(_SIGNATURES):
         return
     text = text[:MAX_SEARCHED]
@@ -215,7 +220,7 @@ def search_plainly(text: str, line: int, ledger: Ledger) -> None:
     _search_anywhere(text, text.lower(), line, ledger, at_most="ask")
 
 
-# What scanners look for, so that it is in them.
+# Files of signatures: they contain what scanners look for.
 _SIGNATURES = (".yar", ".yara", ".rules")
 
 
@@ -232,7 +237,7 @@ def _search_anywhere(
                 break
 
 
-# Names of PowerShell and PHP that are put together, and what they hide.
+# Names of PowerShell and PHP functions that a text puts together from parts.
 _PARTS_IN_ORDER = Lazy(
     r"(['\"])((?:\{\d\}){2,12})\1\s{0,9}-f\s{0,9}((?:['\"][^'\"\n]{1,40}['\"],?\s{0,9}){2,12})"
 )
@@ -272,7 +277,7 @@ def find_composed(folded: str) -> Iterator[tuple[str, int]]:
 
 
 def _usual(text: str) -> FindingKind | None:
-    """Return what a fetch counts for where all of it comes from well-known installers."""
+    """Return the weaker kind of a fetch from well-known installers only; None for another one."""
     hosts = [found.host for found in find_urls(text)]
     return "note" if hosts and all(map(is_installer, hosts)) else None
 

@@ -1,4 +1,4 @@
-"""Paths of a user that mean something: credentials, what starts by itself, files of agents."""
+"""Classify paths: credentials, autostart entries, agent files, system folders."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _TABLE: tuple[tuple[PlaceClass, str], ...] = (
         r"|serviceaccount/token|\.cargo/credentials|\.gem/credentials|service.?account.{0,200}\.json"
         r"|\.wakatime\.cfg",
     ),
-    # Settings that may hold a key; what is set up by hand reads them, too.
+    # Settings that may hold a key; ordinary setup steps read them too.
     (
         "settings",
         r"\.renviron\b|\.kube/config|\.docker/config\.json|\.npmrc\b|\.clawdbot/|\.openclaw/(?:\.env"
@@ -57,7 +57,7 @@ _TABLE: tuple[tuple[PlaceClass, str], ...] = (
         r"\.(?:bash|zsh|python|psql|mysql|node_repl|sqlite)_history|consolehost_history"
         r"|fish_history",
     ),
-    # Started again without a question.
+    # Started automatically.
     (
         "persistence",
         r"(?:^|/)\.(?:bashrc|bash_profile|bash_login|zshrc|zprofile|zshenv|zlogin|profile|xinitrc"
@@ -66,7 +66,8 @@ _TABLE: tuple[tuple[PlaceClass, str], ...] = (
         r"|init\.d|cron)"
         r"|cron\.(?:d|daily|hourly)|/var/spool/cron|crontabs?/|launch(?:agents|daemons)"
         r"|library/startupitems|loginwindow"
-        r"|systemd/(?:system|user)|\.config/autostart|/etc/xdg/autostart"
+        # A file of variables beside the units starts nothing.
+        r"|systemd/(?:system|user)(?!/[\w-]{1,80}\.(?:conf|env)$)|\.config/autostart|/etc/xdg/autostart"
         r"|start menu/programs/startup|startup folder"
         r"|currentversion/run|\.git/hooks/|/hooks/(?:pre-commit|post-commit|post-checkout"
         r"|pre-push|post-merge)\b"
@@ -74,7 +75,7 @@ _TABLE: tuple[tuple[PlaceClass, str], ...] = (
         r"|powershell_profile\.ps1|\$profile\b"
         r"|/etc/(?:hosts|passwd|pam\.d|ssh/sshd_config)",
     ),
-    # Words and settings that steer an agent in every conversation.
+    # Instructions and settings that an agent loads in every conversation.
     (
         "agent",
         r"(?:^|/)(?:claude|agents|gemini|soul|memory|heartbeat|identity|tools|user|bootstrap|qwen"
@@ -98,7 +99,7 @@ _MAX_PATH = 300
 
 @lru_cache(maxsize=4096)
 def place_class(path: str) -> PlaceClass:
-    """Return what a path means; "" for one that means nothing."""
+    """Return the class of a path; "" for an ordinary one."""
     text = path[:_MAX_PATH].replace("\\", "/")
     return next((kind for kind, form in _FORMS if form.search(text)), "")
 

@@ -1,7 +1,7 @@
 """Read prose: instructions to a model that act against the user.
 
 The patterns (`prose_rules.py`, `prose_languages.py`) look for what is asked, in text that was freed
-from disguises first. A text that speaks *about* such words, as skills for security do, counts for
+from disguises first. A text that describes such words, as skills for security do, counts for
 less.
 """
 
@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING
 
 from skillbelt.late import Late
 from skillbelt.records import NamedTuple
-from skillbelt.scan.addresses import find_urls, is_known, words_of
+from skillbelt.scan.addresses import find_urls, host_in, is_known, words_of
 from skillbelt.scan.ledger import Ledger
+from skillbelt.scan.places import find_paths, is_env_file, place_class
 from skillbelt.scan.prose_languages import OTHER_LANGUAGES
 from skillbelt.scan.prose_rules import PATTERNS, STEM, ProsePattern, lengthen
 from skillbelt.scan.prose_tasks import TASK_PATTERNS
-from skillbelt.scan.values import FindingKind
+from skillbelt.scan.values import KINDS, FindingKind
 from skillbelt.text import Lazy
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ _OVERLAP = 1_000
 # A pattern, and the bits of the groups of words that it needs.
 _Plan = tuple[ProsePattern, int]
 
-# Just before a match: the text speaks about such words instead of saying them.
+# Just before a match: the text quotes or describes such words and gives no order.
 _ABOUT = Lazy(
     r"(?:\be\.?g\.?\b|such as|for example|examples?\b|detect\w*|flags?\b"
     r"|look(?:ing)? for|watch (?:out )?for|scan(?:s|ning)? for|contain(?:s|ing)?"
@@ -45,13 +46,13 @@ _ABOUT = Lazy(
     r"|never follow|refuse|malicious|suspicious|adversar\w*"
     r"|attacker|threat|risk|vulnerab\w*|says?|tells? (?:the|you)|trying to|tries to|prevent"
     r"|guard against|defend|protect|anti-pattern|warning signs?)[^.!?]{0,80}$"
-    # What the sentence itself forbids, and what a word right before shows.
+    # The sentence forbids it, or a word right before introduces it.
     r"|\b(?:avoid|do not|don't|never|must not|should not)\b[^.!?\n]{0,80}$|\blike\b[^.\w]{0,4}$"
 )
 
 
 def is_about_security(words: frozenset[str]) -> bool:
-    """Whether a skill is about attacks, and so speaks of them."""
+    """Whether a skill is about attacks, so that its text describes them."""
     return bool(words & _SECURITY) or words >= _RED_TEAM
 
 
@@ -60,7 +61,7 @@ _SECURITY = words_of(
     "guardrail jailbreak owasp adversarial hardening"
 )
 _RED_TEAM = words_of("red team")
-# Before a match: the sentence states what may happen, and orders nothing.
+# Before a match: the sentence states what may happen and gives no order.
 _STATED = Lazy(r"\b(?:can|may|could|might|which|that|would|often|sometimes|they|it) (?:\w+ )?$")
 _NEGATED = Lazy(
     r"\b(?:never|do not|don't|must not|should not|cannot|avoid|refuse to|won't"
@@ -72,22 +73,22 @@ _CONFUSABLE = str.maketrans(
 )
 _USUAL_FORMS = (*zip("’‘“”‐‑–—", "''\"\"----", strict=True), ("…", "..."), ("\ufe0f", ""))
 _SPACED = Lazy(r"\b(?:\w[ .\-_*]){4,}\w\b")
-# In every text that has one, and cheaper to look for.
+# A cheap test first: every text that has one matches it.
 _SPACED_HINT = Lazy(r"[ .\-_*]\w[ .\-_*]\w[ .\-_*]\w[ .\-_*]\w")
 _INVISIBLE = Lazy(
     "[\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u2064\ufeff\U000e0000-\U000e007f\ufe00-\ufe0f]"
 )
 
 
-# Whole runs, so that a long one is looked at once.
+# Whole runs, so that each is searched once.
 _MARKUP = Lazy(r"[*_`>|]++")
 _HAS_MARKUP = Lazy(r"[*_`>|]")
-# A form that begins with its own characters, and looks back from there, is found faster.
+# A pattern that starts with the markup and looks back is faster.
 _INSIDE = Lazy(r"[*~](?<=\w.)(?:(?<=\*)\*{0,2}|(?<=~)~)(?=\w)")
 _TAG = Lazy(
     r"(?i)</?(?:b|i|u|s|em|strong|span|br|p|div|a|code|font|mark|wbr|small|sub|sup)\b[^>]{0,200}>"
 )
-# A line that begins something new, unlike one that only goes on below.
+# A line that begins a new item, and not the rest of a sentence.
 _ITEM_END = r"\n(?=[ \t]*(?:[-*+>#|]|\d{1,3}[.)]))|\n[ \t]*\n"
 _ITEM = Lazy(_ITEM_END)
 # What ends a sentence or an item with any markup beside it; some ends are left out.
@@ -114,7 +115,7 @@ _OTHER_SCRIPT = Lazy(
 
 
 def fold(text: str) -> str:
-    """Return the text as it is compared: lower case, without disguises, one sentence a line."""
+    """Return the text in its normal form: lower case, no disguises, one sentence per line."""
     plain = text[:MAX_PARAGRAPH]
     if not plain.isascii():
         plain = unicodedata.normalize("NFKC", _INVISIBLE.sub("", plain))
@@ -154,7 +155,7 @@ def _unmark(match: re.Match[str]) -> str:
 
 
 def _is_foreign(text: str) -> bool:
-    """Whether a text is written in another alphabet, and does not only borrow its letters."""
+    """Whether a text is written in another alphabet, and not only with some of its letters."""
     return any(
         len(word) > 2 and not re.search("[a-zA-Z]", word)
         for word in re.findall("[\u0370-\u052f]+", text)
@@ -175,7 +176,7 @@ def read_prose(text: str, line: int, ledger: Ledger) -> None:
     quick = (ascii_only or not _ODD.search(text)) and not _is_disguised(text)
     plain = _straighten(text)
     folded = plain.lower() if quick else fold(text)
-    seen = _seen(folded)
+    seen = _find_bits(folded)
     found: Sequence[_Plan] = _choose(seen) if seen else ()
     if not ascii_only and _OTHER_SCRIPT.search(folded):
         found = (*found, *_WITHOUT_NEEDS)
@@ -206,9 +207,9 @@ def _cut(text: str) -> Iterator[tuple[str, int]]:
 
 
 def read_skimmed(text: str, line: int, ledger: Ledger, skim: Skim, at: int) -> bool:
-    """Note what whole lines of a text that was skimmed tell a model; `at` is the first of them.
+    """Note the orders in whole lines of a skimmed text; `at` is the first line.
 
-    Return whether the same lines would say nothing elsewhere, either.
+    Return whether these lines hold nothing to look for, so that a copy of them can be skipped.
     """
     last = at + text.count("\n")
     if len(text) > MAX_PARAGRAPH or skim.is_odd(at, last):
@@ -240,7 +241,7 @@ def _find_matching(found: Sequence[_Plan], plain: str) -> Sequence[_Plan]:
         return found
     matching = {one for one in found if one[0].spans or not one[1]}
     for part in parts:
-        likely = [one for one in _choose(_seen(part.lower())) if one not in matching]
+        likely = [one for one in _choose(_find_bits(part.lower())) if one not in matching]
         if likely and (likely := [one for one in likely if one in found]):
             folded = _split_sentences(part)
             matching.update(one for one in likely if one[0].form.search(folded))
@@ -251,7 +252,7 @@ def _try_patterns(
     found: Sequence[_Plan], text: str, folded: str, line: int, ledger: Ledger
 ) -> None:
     about = is_about_security(ledger.skill_words)
-    sentences = _sentences(folded)
+    sentences = _find_sentences(folded)
     for one, needed in found:
         match = _search(one, needed, folded, sentences, ledger)
         if match is not None:
@@ -277,14 +278,14 @@ _SPACED_BYTES = b"\1\2" * 4
 _DISGUISES = (("&", _ENTITY), ("<", _TAG), ("*", _INSIDE), ("~~", _INSIDE), ("", _SPACED_HINT))
 
 
-def _sentences(folded: str) -> list[_Sentence]:
+def _find_sentences(folded: str) -> list[_Sentence]:
     """Return the sentences of a folded text; none if it is only one."""
     found: list[_Sentence] = []
     start = 0
     while "\n" in folded and start < len(folded):
         end = folded.find("\n", start + 1)
         end = len(folded) if end < 0 else end
-        found.append(_Sentence(start, end, _seen(folded[start:end])))
+        found.append(_Sentence(start, end, _find_bits(folded[start:end])))
         start = end
     return found
 
@@ -315,7 +316,7 @@ def _is_disguised(text: str) -> bool:
 
 
 def _may_be_spaced(text: str) -> bool:
-    """Whether letters of a text may stand apart: one after another, each behind a sign."""
+    """Whether a text may have words with a sign between their letters."""
     return _has_spaced_run(text) or _has_pair(text)
 
 
@@ -415,8 +416,8 @@ def _separate_words(folded: str) -> str:
     return data.decode("utf-8", "surrogatepass")
 
 
-def _seen(folded: str) -> int:
-    """Return the bits of the groups of which a text has a word."""
+def _find_bits(folded: str) -> int:
+    """Return the bits of all groups that have a word in the text."""
     return _merge_bits(_separate_words(folded))
 
 
@@ -472,7 +473,7 @@ def _choose_complete(complete: int) -> tuple[_Plan, ...]:
 _ALL = (*PATTERNS, *TASK_PATTERNS, *OTHER_LANGUAGES)
 
 
-def _plan() -> tuple[list[_Plan], dict[str, list[tuple[ProsePattern, int]]]]:
+def _assign_bits() -> tuple[list[_Plan], dict[str, list[tuple[ProsePattern, int]]]]:
     """Give each group of stems a bit: return the bits that a pattern needs, those of the stems.
 
     The bits of a pattern stand together, and the one above them belongs to none.
@@ -493,7 +494,7 @@ def _plan() -> tuple[list[_Plan], dict[str, list[tuple[ProsePattern, int]]]]:
     return plans, stems
 
 
-_PLANS, _STEMS = _plan()
+_PLANS, _STEMS = _assign_bits()
 
 
 class _BeginningBits(dict[str, tuple[tuple[str, int], ...]]):
@@ -528,7 +529,7 @@ _BITS = _BeginningBits()
 _LASTS = [needed + (needed & -needed) for _, needed in _PLANS]
 _FIRST_BITS = sum(needed & -needed for _, needed in _PLANS)
 _LAST_BITS = sum(_LASTS)
-# Those of scripts that have no spaces, or whose words change too much.
+# Patterns for scripts without spaces, or with words that change too much.
 _WITHOUT_NEEDS = [(one, 0) for one in _ALL if not one.needs]
 
 
@@ -543,45 +544,64 @@ def _note(
     ledger: Ledger,
 ) -> None:
     chosen = _weaken(one, match, folded, about=about)
-    # With the rest of an address, at which a pattern may end.
+    # Add the rest of an address at which the pattern ended.
     whole = match[0] + _REST_OF_WORD.match(folded, match.end())[0]  # type: ignore[index]
-    if one.rule in _BY_HOST and _own_host(whole, ledger):
+    if one.rule in _BY_HOST and _has_own_hosts_only(whole, ledger):
         chosen = "note"
+    if one.rule == "secret-to-network":
+        chosen = max(chosen, _judge_sent_key(whole, ledger), key=KINDS.index)
     if one.by_host and all(
         is_known(url.host) or ledger.is_own_host(url.host) for url in find_urls(whole)
     ):
         chosen = "note"
-    at = line + _line_of(text, match, folded)
+    at = line + _find_line(text, match, folded)
     shown = " ".join(whole.split()).strip(" .,;:!")
     ledger.can("instruction", f"{one.rule}: {shown}"[:160], at)
     ledger.find(one.rule, at, shown, chosen)
 
 
-# Rules by which a host of the skill's own subject is nothing to ask about.
+# Rules that ask nothing about a host of the skill's own subject.
 _BY_HOST = ("send-instruction", "side-order", "follow-remote-text")
+
+
+def _judge_sent_key(text: str, ledger: Ledger) -> FindingKind:
+    """Return the kind of an order to send a key, by the key and the hosts that get it."""
+    hosts = {one.host for one in find_urls(text)}
+    words = [one for one in text.split() if "." in one]
+    # Hosts without a scheme, and of e-mail addresses.
+    found = [host_in(one.rpartition("@")[2]) for one in (words[-1:] if hosts else words)]
+    hosts |= {one.host for one in found if one is not None and not place_class(one.host)}
+    paths = [path for path, _ in find_paths(text) if place_class(path) or is_env_file(path)]
+    kinds = [ledger.judge_named_key(host, paths, _KEY_NAME.findall(text)) for host in hosts]
+    return min(kinds, key=KINDS.index) if kinds else "ask"
+
+
+_KEY_NAME = Lazy(r"\b(?<!/)\w{1,40}_(?:token|key|secret|password|passwd)\b")
 
 
 def _weaken(one: ProsePattern, match: re.Match[str], folded: str, *, about: bool) -> FindingKind:
     kind = one.kind
     before = folded[max(match.start() - 100, 0) : match.start() + 1].rstrip()
     quoted = before[-1:] in "\"'`(" and bool(before.strip())
+    # Drop the first letter of the match, but keep a quote.
+    about_it = bool(_ABOUT.search(before[:-1] if match[0][:1].isalnum() else before))
     negated = one.negatable and bool(_NEGATED.search(before))
     stated = one.rule == "harmful-order" and bool(_STATED.search(before))
-    if negated or stated or (quoted and _ABOUT.search(before)):
+    if negated or stated or (quoted and about_it):
         return "note"
-    if quoted or _ABOUT.search(before):
-        # A skill that says that it is about security may speak of orders, and not give them.
+    if quoted or about_it:
+        # A skill that says that it is about security may quote orders.
         return "ask" if kind == "block" and not (about and quoted) else "note"
     return kind
 
 
-def _own_host(text: str, ledger: Ledger) -> bool:
+def _has_own_hosts_only(text: str, ledger: Ledger) -> bool:
     """Whether all hosts of a text belong to the skill's subject."""
     hosts = [one.host for one in find_urls(text)]
     return bool(hosts) and all(map(ledger.is_own_host, hosts))
 
 
-def _line_of(text: str, match: re.Match[str], folded: str) -> int:
+def _find_line(text: str, match: re.Match[str], folded: str) -> int:
     """Return about how many lines after the first one a match begins."""
     lines = text.count("\n")
     if not lines or not folded:

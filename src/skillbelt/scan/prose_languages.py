@@ -1,6 +1,6 @@
 """The main instructions against the user in other languages: a model reads them all.
 
-Only what is plain: disregard all instructions, do not tell the user, send secrets away, act
+Only the clearest: disregard all instructions, do not tell the user, send secrets away, act
 without asking, start what was downloaded. `needs` are stems as in `prose_rules.py`; languages
 without spaces or Latin letters have none and are looked for in texts that are not ASCII.
 """

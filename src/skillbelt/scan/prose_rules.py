@@ -150,6 +150,53 @@ _DATA_STEMS = (
     "cust pati pii tool"
 )
 
+# A file or a variable with a key. A public key, a setting of ssh and a template are none.
+_KEY = (
+    r"(?:\.ssh/(?!config\b|known_hosts|authorized_keys|[\w.*-]{0,60}\.pub\b)|\.ssh\b(?![/.])"
+    r"|\bid_(?:rsa|dsa|ecdsa|ed25519)\b(?!\.pub)|\.aws\b|\.netrc\b|\.npmrc\b|\.pypirc\b|\.pgpass\b"
+    r"|\.git-credentials\b|\.gnupg\b|\.vault-token\b|\.kube/config\b|\.docker/config\.json\b"
+    r"|\.config/(?:gh|gcloud|op|openai|anthropic)\b|\.azure\b|\.cargo/credentials"
+    r"|\.claude/\.credentials|\.claude\.json\b|\.codex/auth|\.openclaw/(?:credentials|\.env)"
+    r"|/etc/shadow\b|\bwallet\.dat\b|\.env\b(?!\.(?:example|sample|template|dist))"
+    r"|\.(?:bash|zsh)_history\b"
+    r"|\$\{?(?:env:)?\w{0,30}(?:token|key|secret|passw(?:or)?d)\w{0,10}"
+    r"|\bprocess\.env\.\w{1,40}|\b\w{1,30}_(?:token|api_key|access_key|secret|password)\b)"
+)
+# Between a verb and a key: without "to", behind which the key would be where something is put.
+_UP_TO_KEY = r"(?:(?! (?:to|into|under|using)\b)[^\n]){0,120}?"
+# Between a key and an address: no other act.
+_BEHIND_KEY = (
+    r"(?:(?![ ,](?:and|then|before|when) (?!the |its |all |your |any |every |also |[~.$/]))[^\n])"
+    r"{0,100}?"
+)
+_SEND_KEY = (
+    r"(?:send|upload|post|transmit|exfiltrate|submit|forward|e?-?mail|push|transfer|relay|deliver"
+    r"|report|share|sync|ship|beacon|leak|copy|back up|mirror|scp)"
+)
+_PUT_KEY = r"(?:include|add|put|attach|append|embed|paste|pass|insert|place|set|use)"
+_ADDRESS = (
+    r"(?:\b(?:h(?:tt|xx)ps?|wss?|ftps?)://\S|(?<![\w.+-])[\w.+-]{1,40}@[\w-]{1,40}\.[a-z]{2,}"
+    r"|(?<![\w.~/$-])(?:[a-z0-9-]{1,40}(?:\.|\[\.\])){1,4}"
+    r"(?:com|net|org|io|dev|sh|top|xyz|me|app|ai|co|cc|ru|cn|site|online|example|test|invalid)\b)"
+)
+_TO_ADDRESS = (
+    r"(?:(?<!go )(?<!refer )(?<!head )(?<!link )(?<!navigate )(?<!log in )\b(?:to|at|via|onto|into)"
+    rf"|->|=>|→) (?:[\w'-]+ ){{0,4}}?[\"'(<]?{_ADDRESS}"
+)
+_SEND_KEY_STEMS = (
+    "send uploa post trans exfil submi forwa email e-ma mail push relay deliv repor share sync "
+    "ship beaco leak copy back mirro scp put inclu add attac appen embed paste pass inser place "
+    "set use reque call"
+)
+_KEY_STEMS = (
+    "ssh id_r id_d id_e aws netr npmr pypi pgpa git- gnup vaul kube dock conf azur carg clau code "
+    "open etc wall env bash zsh toke key api acce secr pass proc"
+)
+_ADDRESS_STEMS = (
+    "http hxxp ws wss ftp @ com net org io dev sh top xyz me app ai co cc ru cn site onli exam "
+    "test inva"
+)
+
 PATTERNS = (
     # Above the user and the system
     pattern("override-instructions", "block", "igno disr forg over disc drop void & prev prio abov "
@@ -313,6 +360,14 @@ PATTERNS = (
         |\b(?:values?|contents?) of [^\n]{0,40}?\b\w{1,40}_(?:key|token|secret|password|key_id)\b
         [^\n]{0,80}\b(?:in|into|to) (?:the|your|every|each) (?:\w+ )?(?:message|body|commit|trailer
         |footer|title|url|address|query|answer|reply|summary|report|description)\b"""),
+    pattern("ask-for-secret", "ask", "outp resu & env prin set & comm trai mess bran titl desc "
+    "body head tag foot issu note", r"""
+        \b(?:message|body|trailer|footer|title|branch(?: name)?|header|tag|description|commit
+        |issue)\b[^\n]{0,80}?\b(?:output|result) of (?:running )?(?:env|printenv|set)\b
+        (?= ?[|,.;:)>]|$|\n| -\w| (?:as|in|into|to|so|and|piped|through|encoded)\b)
+        |\b(?:output|result) of (?:running )?(?:env|printenv|set)\b[^\n]{0,80}?\b(?:in|into|to|as
+        |with) (?:the|your|every|each|an?|that) (?:\w+ )?(?:message|body|trailer|footer|title
+        |branch|header|tag|description|commit|issue)\b"""),
     pattern("ask-for-secret", "ask", "chec sear look scan insp list read & your user thei "
     "& envi conf & keys key toke secr cred pass", r"""
         \b(?:check|search|look through|scan|inspect|list|read)\b (?:your|the user's|their)
@@ -329,6 +384,27 @@ PATTERNS = (
     "summ note mess answ repo outp", r"""
         \.env\b[^\n]{0,60}\bvalues?\b[^\n]{0,60}\b(?:quote|include|paste|copy|put|mention|list
         |repeat)\b[^\n]{0,40}\b(?:commit|body|summary|notes?|message|answer|report|output)\b"""),
+    # A key that is sent away; `prose` judges by its path or name and by the host
+    pattern("secret-to-network", "block",
+    f"{_SEND_KEY_STEMS} & {_KEY_STEMS} & {_ADDRESS_STEMS}", rf"""
+        \b{_SEND_KEY}\b{_UP_TO_KEY}{_KEY}{_BEHIND_KEY}{_TO_ADDRESS}
+        |\b{_PUT_KEY}\b(?:(?! (?:to|into|in)\b)[^\n]){{0,100}}?{_KEY}[^\n]{{0,60}}?\b(?:in|into
+        |to|with|as|of|by) (?:\w+ ){{0,3}}?(?:requests?|body|headers?|payload|form|query|url|calls?
+        |fields?|parameters?|upload|post)\b[^\n]{{0,60}}?{_TO_ADDRESS}
+        |\b(?:{_SEND_KEY}|requests?|calls?)\b[^\n]{{0,60}}?{_ADDRESS}[^\n]{{0,40}}?\b(?:contents? of
+        |contain(?:s|ing)|including|carrying|holding|attach\w*|value of|body)\b[^\n]{{0,60}}?{_KEY}
+        |\bto {_ADDRESS}[^ \n]{{0,100}} (?:\w+ ){{0,3}}?{_SEND_KEY}\b{_UP_TO_KEY}{_KEY}
+        |{_KEY}[^\n]{{0,60}}?\b(?:must|should|shall|has to|have to|needs? to|is to|are to) (?:\w+ )?
+        be (?:sent|uploaded|posted|forwarded|transmitted|submitted|mailed|copied)\b
+        [^\n]{{0,60}}?{_TO_ADDRESS}"""),
+    # The same in two steps, of which the second one says "it"
+    pattern("secret-to-network", "block", f"read open load take cat coll gath get fetc copy find "
+    f"pack zip tar enco grab look & {_SEND_KEY_STEMS} & {_KEY_STEMS} & {_ADDRESS_STEMS}", rf"""
+        \b(?:read|open|load|take|cat|collect|gather|get|fetch|copy|find|pack|zip|tar|encode|grab)\b
+        [^\n]{{0,60}}?{_KEY}[^.\n]{{0,80}}(?:[^.\n]{{0,40}}[.;]?\s(?<!n't )){{1,2}}?[^.\n]{{0,60}}?
+        (?<!never )(?<!not )\b{_SEND_KEY} (?:it|them|its|that|this|both|all|everything
+        |the (?:result|contents?|output|file|value|archive|text|lines?)s?)\b[^\n]{{0,60}}?
+        {_TO_ADDRESS}"""),
     # Data to elsewhere
     pattern("send-instruction", "ask", "outp env envi prin sett conf hist sour & mail emai e-ma "
     "send "

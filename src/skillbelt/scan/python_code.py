@@ -83,7 +83,7 @@ def _parse(text: str) -> ast.Module | None:
     return None
 
 
-# What no honest source puts together from parts.
+# Names that no honest source puts together from parts.
 _POWER_NAMES = frozenset(
     ("eval", "exec", "system", "popen", "subprocess", "__import__", "__builtins__", "getattr",
      "os.system", "child_process", "execSync", "b64decode", "check_output", "Popen", "urlopen")
@@ -214,7 +214,7 @@ class PythonReader:
         return Traced(labels=value.labels | merge(value.items or ()))
 
     def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef, depth: int) -> None:
-        """Follow a function by itself, with arguments that nothing is known of."""
+        """Follow a function with unknown arguments."""
         if node.name not in self.returns and depth < _MAX_DEPTH:
             self._call_function(node, (), {}, depth)
         made = UNKNOWN
@@ -280,7 +280,7 @@ class PythonReader:
 
     def _judge_loop(self, node: ast.While) -> None:
         forever = isinstance(node.test, ast.Constant) and bool(node.test.value)
-        if forever and not _leaves(node) and _forks(node):
+        if forever and not _can_end(node) and _starts_processes(node):
             self.ledger.find("endless-work", self.line(node), "while True: os.fork()")
 
     # --- expressions -----------------------------------------------------------------------------
@@ -367,7 +367,7 @@ class PythonReader:
     def _binary(self, node: ast.BinOp, depth: int) -> Traced:
         left, right = self.value(node.left, depth), self.value(node.right, depth)
         if isinstance(node.op, ast.Add):
-            return _sum(node, left, right) or _add(left, right)
+            return _add_numbers(node, left, right) or _add(left, right)
         if isinstance(node.op, ast.Mult) and left.text is not None and _number(node.right) == 1:
             return left
         if isinstance(node.op, ast.Div) and left.text is not None:
@@ -555,7 +555,7 @@ def _fold_text(method: str, owner: Traced, args: Sequence[Traced]) -> Traced | N
     text = owner.known
     if method == "join" and args:
         return _join(text, args[0])
-    if method in _STRING_METHODS and not _changes(method, args):
+    if method in _STRING_METHODS and not _hides_text(method, args):
         return _string_method(method, owner)
     if method == "replace" and len(args) >= 2:
         changed = text.replace(args[0].known, args[1].known) if args[0].text else text
@@ -577,7 +577,7 @@ def _unstar(node: ast.expr) -> ast.expr:
     return node.value if isinstance(node, ast.Starred) else node
 
 
-def _changes(method: str, args: Sequence[Traced]) -> bool:
+def _hides_text(method: str, args: Sequence[Traced]) -> bool:
     """Whether `decode` or `encode` uses a codec that hides a text."""
     return (
         method in ("encode", "decode")
@@ -656,7 +656,7 @@ def _format(form: str, parts: Sequence[Traced]) -> str:
     return re.sub(r"\{(\d{0,2})[^{}]*\}", put, form)[:_MAX_TEXT]
 
 
-def _sum(node: ast.BinOp, left: Traced, right: Traced) -> Traced | None:
+def _add_numbers(node: ast.BinOp, left: Traced, right: Traced) -> Traced | None:
     """Return the sum of two numbers, where one is written as a number: `ord("e") + 0`."""
     numbers = _number(node.left) is not None or _number(node.right) is not None
     if numbers and left.known.isdecimal() and right.known.isdecimal():
@@ -664,11 +664,11 @@ def _sum(node: ast.BinOp, left: Traced, right: Traced) -> Traced | None:
     return None
 
 
-def _leaves(node: ast.While) -> bool:
+def _can_end(node: ast.While) -> bool:
     return any(isinstance(one, ast.Break | ast.Return | ast.Raise) for one in ast.walk(node))
 
 
-def _forks(node: ast.While) -> bool:
+def _starts_processes(node: ast.While) -> bool:
     calls = (one.func for one in ast.walk(node) if isinstance(one, ast.Call))
     return any(getattr(one, "attr", "") == "fork" for one in calls) or any(
         isinstance(one, ast.Call) and getattr(one.func, "attr", "") == "append"

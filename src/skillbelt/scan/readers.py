@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from skillbelt.check.danger import find_secrets
 from skillbelt.late import Late
 from skillbelt.scan.addresses import find_urls, is_known, is_reserved
+from skillbelt.scan.command_names import COMMAND_NAMES
 from skillbelt.scan.decoding import decode_text, find_spelled, has_run, is_sentence
 from skillbelt.scan.ledger import Ledger
 from skillbelt.scan.markdown import (
@@ -69,17 +70,12 @@ _BY_ENDING = {
 }  # fmt: skip
 TEXT_ENDINGS = frozenset(_BY_ENDING)
 _SHEBANG = Lazy(r"#!.*?\b(?:(python)|(node|deno|bun)|((?:ba|z|da|k)?sh))")
-_COMMAND_NAMES = (
-    r"(?:\$ |# |> )?(?:sudo |env )?(?:curl|wget|bash|sh|npm|npx|pip3?|python3?|node"
-    r"|git|cat|echo|cd|rm|chmod|mkdir|brew|apt(?:-get)?|docker|export|uvx?|powershell|eval|nc|base64"
-    r"|openssl|crontab|scp|ssh|tar|unzip|xattr|osascript|launchctl|for \w{1,20} in)\b"
-)
 # A block without a language is shell if it begins like a command.
-_COMMAND = Lazy(rf"(?m)^[^\S\n]*{_COMMAND_NAMES}")
-# In every paragraph with a command between backquotes, and cheaper to look for.
-_INLINE_COMMAND = Lazy(rf"`[^\S\n]*+(?:[\w+#-]++[^\S\n]++)??{_COMMAND_NAMES}")
+_COMMAND = Lazy(rf"(?m)^[^\S\n]*{COMMAND_NAMES}")
+# A cheap test first: every paragraph with a command between backquotes matches it.
+_INLINE_COMMAND = Lazy(rf"`[^\S\n]*+(?:[\w+#-]++[^\S\n]++)??{COMMAND_NAMES}")
 _PROMPT = Lazy(r"(?m)^[^\S\n]*(?:\$|%|❯|>)[ \t]+(?=\S)")
-# What a command in prose has that does more than name a program.
+# Signs of a command in prose that does more than name a program.
 _ACTS = ("|", "$(", "-", "777", "+rwx", "+s ", "://")
 _OPERATORS = ("|", "&&", "$(", "http://", "https://")
 # Where paths begin that prose may name.
@@ -90,7 +86,7 @@ _BAD_EXAMPLE = Lazy(
     r"|\bexploit|anti-?pattern|\bunsafe\b|\bdangerous\b|red flags?|\bpayloads?\b|\bthreats?\b"
     r"|\bproof of concept|\bpentest|reverse shell"
 )
-# One of these is in every text that the form above finds.
+# Every match of the pattern above has one of these.
 _BAD_WORDS = (
     "bad", "wrong", "avoid", "vulnerab", "insecure", "malicious", "attack", "exploit", "pattern",
     "unsafe", "dangerous", "red flag", "payload", "threat", "proof of", "pentest", "reverse shell",
@@ -142,7 +138,7 @@ def kind_of_text(path: str, text: str) -> str:
     return "data"
 
 
-# What no program runs by itself, and no model takes for instructions without being sent there.
+# Files that no program runs automatically, and that a model reads only when asked to.
 _DATA = frozenset(("data", "text", "notebook"))
 _PAGES = frozenset((".html", ".htm", ".svg"))
 
@@ -164,8 +160,8 @@ def read_text_file(path: str, text: str, ledger: Ledger, *, first_line: int = 1)
     """Note what one text file of a skill holds."""
     ledger.path, ledger.first_line = path, first_line
     kind = kind_of_text(path, text)
-    # What no model is given and no user runs: questions for tests, and what is inside a container.
-    with _Shown(ledger, kind == "dockerfile" or bool(_QUESTIONS.search(path))):
+    # No model reads questions for tests, and no user runs the steps inside a container.
+    with _Weakened(ledger, kind == "dockerfile" or bool(_QUESTIONS.search(path))):
         _read_text_file(kind, text, ledger)
 
 
@@ -239,7 +235,7 @@ def find_hidden_characters(text: str, ledger: Ledger) -> None:
         ledger.find("hidden-characters", text.count("\n", 0, match.start()) + 1, repr(spelled))
         read_prose(spelled, text.count("\n", 0, match.start()) + 1, ledger)
         return
-    # White space is looked at one by one, and there is much of it.
+    # Each white space would be checked, and there is much of it.
     squeezed = text.removeprefix("\ufeff")
     squeezed = squeezed.replace("\n", " ").replace("\t", " ")
     odd = [one for one in hidden(squeezed) if ord(one) > 0xA0]
@@ -259,7 +255,7 @@ def read_document(text: str, ledger: Ledger) -> None:
     What a skill about security shows in its references counts for less: it teaches.
     """
     teaches = ledger.path != SKILL_FILE and is_about_security(ledger.skill_words)
-    with _Shown(ledger, teaches):
+    with _Weakened(ledger, teaches):
         _read_document(text, ledger)
 
 
@@ -314,7 +310,7 @@ _LETTERS = str.maketrans("013457", "oieast")
 
 
 class _Look:
-    """Features of a whole text, found once, so that its parts are not searched in vain.
+    """Features of a whole text, found once, to skip searches of its parts that cannot match.
 
     A part that is not made of whole lines of the text has no use for it.
     """
@@ -333,7 +329,7 @@ class _Look:
         return read_skimmed(text, line, ledger, self._skim, line - self._first_line)
 
     def is_dull(self, text: str, line: int) -> bool:
-        """Whether lines of the text say, name and show nothing that counts."""
+        """Whether no reader can find anything in these lines."""
         first = line - self._first_line
         last = first + text.count("\n")
         return (
@@ -356,7 +352,7 @@ _IN_LEET = bytes(
 )
 
 
-def _read_turned(text: str, line: int, ledger: Ledger) -> None:
+def _read_reversed(text: str, line: int, ledger: Ledger) -> None:
     """Note instructions that a paragraph says to read backwards or with other letters."""
     folded = text.lower()
     if "rot13" in folded or "rot-13" in folded:
@@ -370,11 +366,11 @@ def _read_paragraph(paragraph: Paragraph, ledger: Ledger, look: _Look) -> None:
     text, line = paragraph.text, paragraph.line
     look.read_prose(text, line, ledger)
     if look.is_turned:
-        _read_turned(text, line, ledger)
+        _read_reversed(text, line, ledger)
     if look.is_leet and len(_LEET.findall(text)) > 2:
         read_prose(_LEET.sub(lambda match: match[0].translate(_LETTERS), text), line, ledger)
     if "://" in text:
-        ledger.names_url(text, line, told=bool(_REACHES.search(text)))
+        ledger.names_url(text, line, all_hosts=bool(_REACHES.search(text)))
     if look.has_paths:
         _note_paths(text, line, ledger)
     lines: list[str] = []
@@ -382,15 +378,15 @@ def _read_paragraph(paragraph: Paragraph, ledger: Ledger, look: _Look) -> None:
         if any(sign in code for sign in _ACTS) and _COMMAND.match(code):
             lines = lines or text.split("\n")
             before = lines[at].partition(code)[0][-80:]
-            shown = _announces_bad(paragraph.heading) or bool(_BAD_EXAMPLE.search(before))
-            with _Shown(ledger, shown):
+            shown = _introduces_bad_example(paragraph.heading) or bool(_BAD_EXAMPLE.search(before))
+            with _Weakened(ledger, shown):
                 shell.read_shell(code, line + at, ledger)
     if (
         look.has_commands
         and any(sign in text for sign in _OPERATORS)
         and _COMMAND.match(_PROMPT.sub("", text.partition("\n")[0]))
     ):
-        with _Shown(ledger, _announces_bad(paragraph.heading)):
+        with _Weakened(ledger, _introduces_bad_example(paragraph.heading)), _MaybeProse(ledger):
             shell.read_shell(_PROMPT.sub("", text), line, ledger)
     for address, at in remote_images(text) if "![" in text else ():
         if "{" in address or re.search(
@@ -400,7 +396,7 @@ def _read_paragraph(paragraph: Paragraph, ledger: Ledger, look: _Look) -> None:
 
 
 def _note_paths(text: str, line: int, ledger: Ledger) -> None:
-    """Note the files with secrets that prose names; whether they are to be read is prose, too."""
+    """Note the files with secrets that prose names; patterns judge the order to read them."""
     if not any(begin in text for begin in _PATH_BEGINS):
         return
     for path, at in find_paths(text):
@@ -410,9 +406,9 @@ def _note_paths(text: str, line: int, ledger: Ledger) -> None:
 
 
 def _judge_key_and_host(path: str, after: str, line: int, ledger: Ledger) -> None:
-    """Note keys and, right behind them, a host that nothing is known of, in any other language.
+    """Note a key and an unknown host right behind it in text that is not English.
 
-    A guide in English says what both are for; what it orders is found by its words.
+    For English text, patterns find the order itself.
     """
     if "://" not in after or place_class(path) == "settings" or _ENGLISH.search(after):
         return
@@ -426,7 +422,7 @@ _ENGLISH = Lazy(r"(?i)\b(?:the|and|to|with|your|see|for|from|is|are|of|this|at)\
 
 
 @lru_cache(maxsize=256)
-def _announces_bad(text: str) -> bool:
+def _introduces_bad_example(text: str) -> bool:
     """Whether the text before a part says that it shows what not to do."""
     folded = text.lower()
     return any(word in folded for word in _BAD_WORDS) and bool(_BAD_EXAMPLE.search(text))
@@ -438,8 +434,8 @@ _REACHES = Lazy(
 )
 
 
-class _Shown:
-    """While it is open, what is found counts for one kind less: the text only shows it."""
+class _Weakened:
+    """Weaken all findings by one kind while it is open: the text only shows an example."""
 
     def __init__(self, ledger: Ledger, shown: bool) -> None:
         self.ledger, self.shown, self.before = ledger, shown, ledger.weaker
@@ -451,6 +447,19 @@ class _Shown:
         self.ledger.weaker = self.before
 
 
+class _MaybeProse:
+    """Mark lines that are read as shell as possible sentences while it is open."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger, self.before = ledger, ledger.may_be_prose
+
+    def __enter__(self) -> None:
+        self.ledger.may_be_prose = True
+
+    def __exit__(self, *_: object) -> None:
+        self.ledger.may_be_prose = self.before
+
+
 # Blocks inside of blocks.
 _MAX_FENCES = 3
 
@@ -459,8 +468,8 @@ _PROSE_BLOCKS = ("", "text", "plaintext", "markdown", "md", "prompt", "txt")
 
 
 def _read_block(block: ShownCode, ledger: Ledger, look: _Look, *, depth: int = 0) -> None:
-    shown = _announces_bad(block.before[-300:]) or bool(_BAD_COMMENT.match(block.text))
-    with _Shown(ledger, shown):
+    shown = _introduces_bad_example(block.before[-300:]) or bool(_BAD_COMMENT.match(block.text))
+    with _Weakened(ledger, shown):
         if block.language in _PROSE_BLOCKS:
             _read_prose_block(block, ledger, look, depth)
         elif block.language == "data":
@@ -473,10 +482,11 @@ def _read_block(block: ShownCode, ledger: Ledger, look: _Look, *, depth: int = 0
 def _read_prose_block(block: ShownCode, ledger: Ledger, look: _Look, depth: int) -> None:
     text = block.text
     if _COMMAND.search(text) and block.language in ("", "text", "plaintext", "txt"):
-        read_code(text, "shell", block.line, ledger)
+        with _MaybeProse(ledger):
+            read_code(text, "shell", block.line, ledger)
     ledger.names_url(text, block.line)
     inner = read_markdown(text, block.line)
-    if inner.shown != text:  # what was left of a comment inside a comment is one again
+    if inner.shown != text:  # the rest of a nested comment is a comment again
         look = _Look(inner.shown, ledger, block.line)
         for paragraph in inner.hidden:
             read_hidden(paragraph, ledger)
@@ -518,7 +528,7 @@ _SENTENCE_LINE = Lazy(
 
 
 def _read_prose_in_code(block: ShownCode, ledger: Ledger, look: _Look) -> None:
-    """Note instructions between the lines of a block: a model reads them like all others."""
+    """Note instructions between the lines of a block, which a model reads too."""
     lines: list[str] = []
     start = last = -1
     for match, at in number_lines(_SENTENCE_LINE.finditer(block.text), block.text):
@@ -553,12 +563,13 @@ def read_code(text: str, language: str, line: int, ledger: Ledger) -> None:
 
 def _read_commands(text: str, line: int, ledger: Ledger) -> None:
     """Note what the commands in strings, and behind keys, do."""
-    for command, at in embedded.find_command_strings(text):
-        shell.read_shell(command, line + at, ledger)
+    with _MaybeProse(ledger):
+        for command, at in embedded.find_command_strings(text):
+            shell.read_shell(command, line + at, ledger)
 
 
 def read_head(head: str, ledger: Ledger) -> None:
-    """Note instructions in the frontmatter, but for the texts that are read as a whole."""
+    """Note instructions in the frontmatter, except in fields that are read as a whole."""
     key = ""
     value, begun = "", 0  # what goes on below a key
     for number, line in enumerate((*head.split("\n"), "---")):
@@ -594,7 +605,8 @@ def read_hidden(paragraph: Paragraph, ledger: Ledger) -> None:
     elif _ADDRESSED.search(fold(text)):
         ledger.find("hidden-comment", paragraph.line, text, "ask")
     if _COMMAND.search(text) and "://" in text:
-        shell.read_shell(text, paragraph.line, ledger)
+        with _MaybeProse(ledger):
+            shell.read_shell(text, paragraph.line, ledger)
 
 
 def read_plain(text: str, ledger: Ledger) -> None:
@@ -662,6 +674,8 @@ def _read_values(text: str, line: int, ledger: Ledger, look: _Look) -> None:
         if len(one) > 40 and one not in dull and look.read_prose(one, line + number, ledger):
             dull.add(one)
     _read_commands(text, line, ledger)
+    for command, at in embedded.find_tex_commands(text):
+        shell.read_shell(command, line + at, ledger)
     for command, at in embedded.find_command_values(text):
         shell.read_shell(command, line + at, ledger)
     search_plainly(text, line, ledger)
@@ -683,7 +697,7 @@ _MIN_COMMENT = 20
 
 def _find_comments(text: str) -> Iterator[tuple[str, int]]:
     """Yield the long comments and docstrings of a source, with their lines counted from 0."""
-    text = f"\n{text}"  # so that all lines begin alike, which is found fast
+    text = f"\n{text}"  # so that each line begins with a line break, which is fast to find
     at, counted, line = 0, 0, -1
     unclosed: set[str] = set()
     while (opened := _COMMENT.search(text, at)) is not None:

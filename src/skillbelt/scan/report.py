@@ -86,12 +86,15 @@ def describe_statement(statement: CapabilityStatement) -> Iterator[tuple[str, st
                 marks = found.setdefault(one.value, set())
                 marks.add(f"{one.origin}: {one.outcome}" if one.outcome else one.origin)
         if found:
-            texts = [f"{one_line(value)}{_mark(origins)}" for value, origins in list(found.items())]
+            texts = [
+                f"{one_line(value)}{_list_origins(origins)}"
+                for value, origins in list(found.items())
+            ]
             yield kind, ", ".join(texts)
 
 
 def list_capabilities(capabilities: Iterable[Capability]) -> list[Capability]:
-    """Return capabilities as a person reads them: by kind, and what is said of a value together."""
+    """Return capabilities in reading order: by kind, with all entries of a value together."""
     given = list(capabilities)
     first: dict[tuple[CapabilityKind, str], int] = {}
     for number, one in enumerate(given):
@@ -99,7 +102,7 @@ def list_capabilities(capabilities: Iterable[Capability]) -> list[Capability]:
     return sorted(given, key=lambda one: (_ORDER.index(one.kind), first[one.kind, one.value]))
 
 
-def _mark(origins: set[str]) -> str:
+def _list_origins(origins: set[str]) -> str:
     if origins == {"contained"}:
         return ""
     return f" ({', '.join(sorted(origins))})"
@@ -142,8 +145,7 @@ _ASKED_ABOUT: tuple[CapabilityKind, ...] = (
 _ALSO_NEW: tuple[CapabilityKind, ...] = ("instruction", "tool")
 
 
-# What a person has to know within seconds. Programs and packages are asked for when a run needs
-# them.
+# The most urgent kinds. Programs and packages have their own question when a run needs them.
 _URGENT: tuple[CapabilityKind, ...] = (
     "host", "persistence", "agent-file", "variable", "read", "write",
 )  # fmt: skip
@@ -156,12 +158,12 @@ def phrase(kind: CapabilityKind, values: Sequence[str]) -> str:
     word = _WORDS[kind][len(values) > 1]
     if kind == "instruction":  # without the rule
         values = [value.partition(": ")[2] or value for value in values]
-    named = ", ".join(_name(value) for value in values[:_MOST_NAMED])
+    named = ", ".join(_quote_name(value) for value in values[:_MOST_NAMED])
     more = len(values) - _MOST_NAMED
     return f"{word} {named}{f' and {more} more' if more > 0 else ''}"
 
 
-def _name(value: str) -> str:
+def _quote_name(value: str) -> str:
     """Return a name that the skill chose, in quotes if it could pass for words of a message."""
     text = one_line(value)
     return text if _PLAIN_NAME.fullmatch(text) else json_string(shorten(text, 60))
@@ -172,8 +174,8 @@ def summarize_briefly(
 ) -> str:
     """Return the most important part of `summarize`, for a question; of what is new, all kinds."""
     kinds = _URGENT if known is None else (*_URGENT, *_ALSO_NEW, "program", "package")
-    told = summarize(statement, known, kinds).removeprefix("New: ")
-    return shorten(told[:1].upper() + told[1:], _BRIEF_CHARS)
+    summary = summarize(statement, known, kinds).removeprefix("New: ")
+    return shorten(summary[:1].upper() + summary[1:], _BRIEF_CHARS)
 
 
 def describe_use(use: ObservedUse) -> str:
@@ -189,9 +191,9 @@ def summarize_surprises(uses: Iterable[ObservedUse]) -> str:
 
 
 def summarize_findings(findings: Iterable[Finding]) -> str:
-    """Return the findings that need a look, the first by its words; "" without one."""
+    """Return the first finding that needs review and the number of others; "" without one."""
     found = [
-        f"{_place(one)}: {one_line(one.message)}" for one in findings if one.kind != "note"
+        f"{_name_place(one)}: {one_line(one.message)}" for one in findings if one.kind != "note"
     ]  # fmt: skip
     return shorten(_list_first(found, 1), _BRIEF_CHARS)
 
@@ -201,9 +203,9 @@ def _list_first(texts: Sequence[str], most: int = _MOST_NAMED) -> str:
     return "; ".join(texts[:most]) + (f"; and {more} more" if more > 0 else "")
 
 
-def _place(finding: Finding) -> str:
+def _name_place(finding: Finding) -> str:
     place = f"{finding.path}:{finding.line}" if finding.line else finding.path
-    return _name(place)
+    return _quote_name(place)
 
 
 class ScanRefusal(NamedTuple):
@@ -219,7 +221,8 @@ def explain_refusal(
 ) -> ScanRefusal | None:
     """Say why a skill is refused, by the strongest of the findings that refuse it; None for none.
 
-    `words` name it for `skillbelt scan`. It says where a stricter level than usual is demanded.
+    `words` name it for `skillbelt scan`. The message names the settings that demand a stricter
+    level.
     """
     if not refused:
         return None
@@ -240,11 +243,11 @@ def explain_refusal(
 def compare_statements(
     before: CapabilityStatement, after: CapabilityStatement
 ) -> tuple[tuple[Capability, ...], tuple[Capability, ...]]:
-    """Return what a statement has that the other lacks, and the reverse; places do not count."""
-    return _missing(after, before), _missing(before, after)
+    """Return what each statement has that the other lacks; places are ignored."""
+    return _subtract(after, before), _subtract(before, after)
 
 
-def _missing(one: CapabilityStatement, other: CapabilityStatement) -> tuple[Capability, ...]:
+def _subtract(one: CapabilityStatement, other: CapabilityStatement) -> tuple[Capability, ...]:
     known = {(each.kind, each.value, each.origin) for each in other.capabilities}
     return tuple(
         each for each in one.capabilities if (each.kind, each.value, each.origin) not in known

@@ -1,7 +1,7 @@
 """The rules of a scan, one row each: how much it matters, why, and what to do.
 
-`kind` is what a finding is at the place where the rule is surest of it. The code that finds it may
-say less (`ledger.Ledger.find`), never more.
+`kind` is the strongest kind that a finding of the rule can have. The code that finds it may choose
+a weaker one (`ledger.Ledger.find`), never a stronger one.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _ROWS = (
     _row(
         "padded-text", "hidden text", "ask",
         what="text behind a long run of blank space",
-        why="It stands where no reader scrolls to.",
+        why="Readers do not scroll that far.",
         fix=_PLAIN,
     ),
     _row(
@@ -62,7 +62,7 @@ _ROWS = (
     _row(
         "fetch-and-run", "fetch and run", "block",
         what="a program is fetched and run at once",
-        why="What runs is what the server sends at that moment, and no approval covers it.",
+        why="The server decides at that moment what runs, and no approval covers it.",
         fix="put the program into the skill, or install a pinned package",
     ),
     _row(
@@ -74,19 +74,19 @@ _ROWS = (
     _row(
         "opaque-payload", "obfuscation", "ask",
         what="a long encoded text beside a decoder",
-        why="Nothing says what it holds until it is decoded.",
+        why="Its content is unknown until it is decoded.",
         fix="put what it holds into the skill as a file of its own",
     ),
     _row(
         "reflective-call", "obfuscation", "ask",
         what="a function that runs programs or reaches the network is named by a computed text",
-        why="The name is hidden from readers; honest code has no reason to.",
+        why="It hides the name from readers, which honest code has no reason to do.",
         fix="call the function by its name",
     ),
     _row(
         "dynamic-code", "obfuscation", "ask",
         what="code that is not in the skill is run",
-        why="What it does cannot be known before.",
+        why="Its effect is unknown until it runs.",
         fix=_READ_IT,
     ),
     _row(
@@ -104,13 +104,13 @@ _ROWS = (
     _row(
         "prerequisite-download", "fetch and run", "block",
         what="the text tells the user to download and start a program first",
-        why="Skills that carry malware do so by a made-up prerequisite.",
+        why="Malware often arrives as an invented prerequisite.",
         fix="use packages of a registry, and name them in the skill's requirements",
     ),
     _row(
         "locked-archive", "fetch and run", "block",
         what="an archive with a password",
-        why="The password keeps scanners out, but no user.",
+        why="The password stops scanners but not users.",
         fix=_DROP_IT,
     ),
     _row(
@@ -121,8 +121,8 @@ _ROWS = (
     ),
     _row(
         "nested-archive", "opaque files", "note",
-        what="an archive inside the skill that was not looked into whole",
-        why="What is in it was not scanned.",
+        what="an archive inside the skill that was not fully scanned",
+        why="Its unscanned part can hold anything.",
         fix="unpack it into the skill",
     ),
     _row(
@@ -135,7 +135,7 @@ _ROWS = (
     _row(
         "secret-to-network", "exfiltration", "block",
         what="a file with credentials is sent to the network",
-        why="Keys, wallets and browser profiles have no other use there.",
+        why="No honest skill uploads keys, wallets or browser profiles.",
         fix=_DROP_IT,
     ),
     _row(
@@ -153,13 +153,13 @@ _ROWS = (
     _row(
         "data-to-suspect-host", "exfiltration", "block",
         what="data is sent to a host for anonymous drops",
-        why="Webhook catchers, paste sites, tunnels and bare addresses do not say who listens.",
+        why="Webhook catchers, paste sites, tunnels and bare addresses hide who receives the data.",
         fix=_DROP_IT,
     ),
     _row(
         "data-to-unknown-host", "exfiltration", "ask",
         what="files or data are sent to a host that the skill does not speak of",
-        why="Nothing says who receives them, or what for.",
+        why="The skill does not say who receives them or why.",
         fix="name the service in the description, or leave the upload out",
     ),
     _row(
@@ -196,14 +196,14 @@ _ROWS = (
     _row(
         "suspect-host", "hosts", "ask",
         what="a host for anonymous drops, tunnels or short links",
-        why="Nothing says who is behind it.",
+        why="It hides who runs it.",
         fix="name the service itself",
     ),
     # Control
     _row(
         "reverse-shell", "remote control", "block",
         what="a shell is connected to the network",
-        why="Its other end can do everything that the user can.",
+        why="The remote side can do everything that the user can.",
         fix=_DROP_IT,
     ),
     _row(
@@ -214,14 +214,14 @@ _ROWS = (
     ),
     _row(
         "endless-work", "resource abuse", "ask",
-        what="processes or memory without end",
-        why="It stops the machine.",
+        what="unlimited processes or memory",
+        why="It can freeze the machine.",
         fix="bound the loop",
     ),
     _row(
         "persistence", "persistence", "ask",
-        what="something that starts by itself later",
-        why="It goes on when the skill is gone, outside of any sandbox.",
+        what="something that starts automatically later",
+        why="It keeps running after the skill is removed, outside any sandbox.",
         fix="ask the user to set it up",
     ),
     _row(
@@ -232,14 +232,14 @@ _ROWS = (
     ),
     _row(
         "privilege", "privilege", "ask",
-        what="administrator rights are given or taken",
+        what="administrator rights are granted or used",
         why="No sandbox of the user holds what runs as root.",
-        fix="do it without, or ask the user to",
+        fix="work without them, or ask the user to do this step",
     ),
     _row(
         "guard-off", "privilege", "ask",
         what="a protection is switched off",
-        why="What it held back comes through.",
+        why="It no longer stops what it is there to stop.",
         fix="leave the protection on",
     ),
     _row(
@@ -251,20 +251,20 @@ _ROWS = (
     _row(
         "ransom", "destruction", "block",
         what="files of the user are encrypted in place",
-        why="That is how extortion works.",
+        why="Extortion works this way.",
         fix=_DROP_IT,
     ),
     _row(
         "trace-removal", "destruction", "ask",
         what="logs or the history of commands are removed",
         why="It hides what was done.",
-        fix="leave them",
+        fix="keep the logs",
     ),
     # Words to the model
     _row(
         "override-instructions", "instructions", "block",
         what="the text tells the model to disregard its instructions",
-        why="The skill wants to stand above the user and the system.",
+        why="It puts the skill above the user and the system.",
         fix=_DROP_IT,
     ),
     _row(
@@ -301,17 +301,17 @@ _ROWS = (
         "fake-role", "instructions", "ask",
         what="text that poses as a message of the system or of a tool",
         why="It gives the skill's words the weight of the system's.",
-        fix="remove the marks",
+        fix="remove the markers",
     ),
     _row(
         "harmful-order", "instructions", "ask",
-        what="the text tells the model to do something against the user's interest on the side",
+        what="the text tells the model to act against the user's interest",
         why="It has nothing to do with the task.",
         fix=_READ_IT,
     ),
     _row(
         "side-order", "instructions", "ask",
-        what="the text adds an act to every task that no task asks for",
+        what="the text adds an action to every task that no user asked for",
         why="The user asked for the task alone.",
         fix="leave it out, or let the user ask for it",
     ),
@@ -331,7 +331,7 @@ _ROWS = (
     _row(
         "package-lookalike", "packages", "ask",
         what="a package whose name is nearly that of a well-known one",
-        why="Such names are registered to be taken by mistake.",
+        why="Attackers register such names so that people install them by mistake.",
         fix="check the name; pin it with a hash if it is right",
     ),
     _row(
@@ -342,11 +342,11 @@ _ROWS = (
     ),
     _row(
         "package-elsewhere", "packages", "ask",
-        what="a package from an address, or from an index that is not the usual one",
+        what="a package or module from a URL or from an unusual index",
         why="No registry vouches for it, and it can change.",
         fix="use a registry's package, with a version",
     ),
-    # Its own word
+    # What the skill says about itself
     _row(
         "undeclared", "declarations", "ask",
         what="the skill uses more than it declares",
@@ -356,7 +356,7 @@ _ROWS = (
     _row(
         "broken-claim", "declarations", "ask",
         what="the skill says that it does not use the network, and does",
-        why="Its own word is what a person decides by.",
+        why="People decide by what the skill says about itself.",
         fix="correct the description",
     ),
     _row(
@@ -367,9 +367,9 @@ _ROWS = (
     ),
     _row(
         "second-opinion", "opinions", "ask",
-        what="a model that was asked names something",
-        why="It read the skill as a reader would, and may be wrong.",
-        fix="read the place, and judge for yourself",
+        what="the model that was asked reports a problem",
+        why="The model read the skill, and may be wrong.",
+        fix="read that part and judge for yourself",
     ),
     _row(
         "unseen-part", "declarations", "ask",

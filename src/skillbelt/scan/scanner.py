@@ -53,7 +53,7 @@ _CATCH_ALL = Lazy(
     r"|\balways (?:use|load|invoke|activate|run) this (?:skill )?(?:first|before)"
     r"|\bmust (?:always )?be (?:used|loaded|invoked) (?:first|before (?:any|every))"
 )
-# Of which each match has one, and cheaper to look for; no letter of them has another form.
+# A cheap test first: each match has one of these, in this spelling.
 _CATCHING = (" any ", " every ", " all ", "alway", " be ")
 
 
@@ -69,7 +69,7 @@ def scan_skill(skill: Skill, *, cache_dir: str = "") -> ScannedSkill:
 def scan_content(skill: Skill, digest: str, cache_dir: str) -> ScannedSkill:
     """Return the result for a content whose digest is known, and of which none is kept yet."""
     found, is_whole = _scan(skill, digest)
-    if is_whole:  # else the next look may read more, or something else
+    if is_whole:  # else the next scan may read more, or other content
         keep(found, cache_dir)
     return found
 
@@ -129,17 +129,17 @@ class _Reading:
         """
         entries = list(self.skill.files.entries())
         self._paths = frozenset(one.path for one in entries if one.kind == "file")
-        self.ledger.own_modules = _own_modules(self._paths)
+        self.ledger.own_modules = _find_own_modules(self._paths)
         self.ledger.read_sibling = self._read_sibling
         self._read_safely(SKILL_FILE, self._read_skill_text)
         self._read_safely(SKILL_FILE, self._read_head)
-        others = self._others(entries)
+        others = self._order_files(entries)
         for entry in others[:MAX_FILES]:
             self._read_entry(entry)
         if len(others) > MAX_FILES:
             self.ledger.miss(f"{len(others) - MAX_FILES:,} files after the first {MAX_FILES:,}")
             if _is_acted_on(others[MAX_FILES]):
-                self._doubt(others[MAX_FILES].path, f"it comes after {MAX_FILES:,} files")
+                self._report_unread(others[MAX_FILES].path, f"it comes after {MAX_FILES:,} files")
         judge_word(self.skill, self.ledger.used_hosts, self.ledger)
 
     def has_read(self, digest: str) -> bool:
@@ -154,12 +154,12 @@ class _Reading:
         same = (known.get(path) == sha for path, sha in self._read.items())
         return manifest.hash == digest and all(same)
 
-    def _others(self, entries: Iterable[TreeEntry]) -> list[TreeEntry]:
+    def _order_files(self, entries: Iterable[TreeEntry]) -> list[TreeEntry]:
         others = [one for one in entries if one.path != SKILL_FILE and one.kind != "folder"]
         return sorted(others, key=lambda one: not _is_acted_on(one))
 
-    def _doubt(self, path: str, why: str) -> None:
-        """Note a finding for what was not read and may do anything."""
+    def _report_unread(self, path: str, why: str) -> None:
+        """Note a finding for a file that was not read."""
         self.ledger.path, self.ledger.first_line, self.ledger.weaker = path, 1, False
         self.ledger.find("unseen-part", 1, f"{path}: {why}")
 
@@ -185,7 +185,7 @@ class _Reading:
         ledger, skill = self.ledger, self.skill
         ledger.path, ledger.first_line = SKILL_FILE, 1
         described = f"{skill.description}\n{skill.when_to_use}"
-        line = self._line_of("description")
+        line = self._find_line("description")
         read_prose(described, line, ledger)
         lower = described.lower()
         if any(word in lower for word in _CATCHING) and (match := _CATCH_ALL.search(described)):
@@ -194,11 +194,11 @@ class _Reading:
             hooks = skill.frontmatter.hooks
         except SkillbeltError:
             return
-        for command in _commands(hooks, 0):
-            ledger.can("persistence", f"hook: {command}", self._line_of("hooks"))
-            shell.read_shell(command, self._line_of("hooks"), ledger)
+        for command in _find_commands(hooks, 0):
+            ledger.can("persistence", f"hook: {command}", self._find_line("hooks"))
+            shell.read_shell(command, self._find_line("hooks"), ledger)
 
-    def _line_of(self, key: str) -> int:
+    def _find_line(self, key: str) -> int:
         """Return the line of a key of the head, 1 if it is not found."""
         starts = (line.startswith(f"{key}:") for line in self.head.split("\n"))
         return next((number for number, found in enumerate(starts, 1) if found), 1)
@@ -213,16 +213,16 @@ class _Reading:
             path = entry.path
             self._read_safely(path, lambda: self._read_data(path, self._load(path), 0))
             if path not in self._read and _is_acted_on(entry) and self.is_whole:
-                self._doubt(path, "only a part of it was read")
+                self._report_unread(path, "only a part of it was read")
 
     def _read_safely(self, path: str, read: Callable[[], None]) -> None:
-        """Read a part; one that makes a reader fail is not seen, and a finding says so."""
+        """Read a part; when its reader fails, note a finding instead."""
         try:
             read()
         except ScanExhausted:
             raise
         except Exception as error:
-            self._doubt(path, type(error).__name__)
+            self._report_unread(path, type(error).__name__)
             self.ledger.miss(f"{path}: a reader failed with {type(error).__name__}")
 
     def _load(self, path: str) -> bytes:
@@ -232,7 +232,7 @@ class _Reading:
         except (SkillbeltError, OSError) as error:
             self.ledger.miss(f"{path}: {error}")
             self.is_whole = False
-            # A server could hold a file back until it was scanned.
+            # A server could hold back a file until after the scan.
             if self.skill.origin.remote:
                 self.ledger.find("unseen-part", 1, f"{path}: {error}")
             return b""
@@ -266,10 +266,10 @@ class _Reading:
         if len(data) > MAX_TEXT:
             self.ledger.miss(f"{path}: only the first {MAX_TEXT:,} bytes were read")
             if is_acted_on(path, text):
-                self._doubt(path, f"only the first {MAX_TEXT:,} bytes were read")
+                self._report_unread(path, f"only the first {MAX_TEXT:,} bytes were read")
 
 
-def _own_modules(paths: Iterable[str]) -> frozenset[str]:
+def _find_own_modules(paths: Iterable[str]) -> frozenset[str]:
     """Return the paths of the modules and packages of Python among files, without the ending."""
     found = set[str]()
     for path in paths:
@@ -286,7 +286,7 @@ def _is_acted_on(entry: TreeEntry) -> bool:
 
 
 def _decode(data: bytes) -> str:
-    """Return the text of a file without what interpreters and models pass over."""
+    """Return the text of a file without bytes that interpreters and models ignore."""
     text = data.decode("utf-8", "replace").removeprefix("\ufeff")
     return text.replace("\r\n", "\n").replace("\0", "")
 
@@ -294,7 +294,7 @@ def _decode(data: bytes) -> str:
 def _may_be_text(path: str, data: bytes) -> bool:
     """Whether a shell or a model takes a file for text, in spite of what it begins with or holds.
 
-    They pass over zero bytes, and a shell over a first line that is no command.
+    They ignore zero bytes, and a shell ignores a first line that is no command.
     """
     if data.startswith(b"#!") or splitext(path)[1].lower() in TEXT_ENDINGS:
         return True
@@ -314,7 +314,7 @@ def _is_packed(data: bytes) -> bool:
     )
 
 
-def _commands(value: object, depth: int) -> Iterable[str]:
+def _find_commands(value: object, depth: int) -> Iterable[str]:
     """Yield the commands of hooks, which are nested lists and maps."""
     if depth > 6:
         return
@@ -323,7 +323,7 @@ def _commands(value: object, depth: int) -> Iterable[str]:
             if key == "command" and isinstance(one, str):
                 yield one
             else:
-                yield from _commands(one, depth + 1)
+                yield from _find_commands(one, depth + 1)
     elif isinstance(value, list | tuple):
         for one in value[:100]:
-            yield from _commands(one, depth + 1)
+            yield from _find_commands(one, depth + 1)

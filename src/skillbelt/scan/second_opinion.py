@@ -36,7 +36,7 @@ def opinion_prompt(skill: Skill) -> str:
     paths = [one.path for one in skill.files.entries() if one.kind == "file" and not one.problem]
     left, parts = MAX_SKILL_CHARS, []
     for path in sorted(paths, key=lambda one: (one != SKILL_FILE, one.count("/"), one)):
-        text = _read(skill, path)
+        text = _read_text(skill, path)
         if not text:
             continue
         if left <= 0:
@@ -50,7 +50,7 @@ def opinion_prompt(skill: Skill) -> str:
     return "<skill>\n" + "\n".join(parts) + "\n</skill>"
 
 
-def _read(skill: Skill, path: str) -> str:
+def _read_text(skill: Skill, path: str) -> str:
     """Return the text of a file; "" for one that is none."""
     try:
         with skill.files.open(path) as file:
@@ -65,18 +65,18 @@ def add_opinion(scanned: ScannedSkill, answer: str, model: str) -> ScannedSkill:
     rows = read_list(answer)
     if rows is None:
         return without_opinion(scanned, model, "its answer is not a JSON list")
-    added = [_finding(row, model) for row in rows[:_MAX_FINDINGS] if isinstance(row, dict)]
+    added = [_make_finding(row, model) for row in rows[:_MAX_FINDINGS] if isinstance(row, dict)]
     findings = sorted((*scanned.findings, *added), key=lambda one: KINDS.index(one.kind))
     return scanned._replace(findings=tuple(findings))
 
 
 def without_opinion(scanned: ScannedSkill, model: str, why: str) -> ScannedSkill:
     """Return the result with a note that there is no second opinion."""
-    told = f"the second opinion of {one_line(model)}: {shorten(one_line(why), 300)}"
-    return scanned._replace(unseen=(*scanned.unseen, told))
+    failure = f"the second opinion of {one_line(model)}: {shorten(one_line(why), 300)}"
+    return scanned._replace(unseen=(*scanned.unseen, failure))
 
 
-def _finding(row: dict[str, object], model: str) -> Finding:
+def _make_finding(row: dict[str, object], model: str) -> Finding:
     rule, line = RULES[RULE], row.get("line")
     kind: FindingKind = "note" if row.get("kind") == "note" else "ask"
     said = shorten(one_line(str(row.get("why", ""))), 300)

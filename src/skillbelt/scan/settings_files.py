@@ -1,4 +1,4 @@
-"""Read what a settings file gives away: rights of containers, keys of strangers, secrets, commands.
+"""Find risky settings: container rights, unknown login keys, secrets and commands.
 
 Each form is looked for only in a text that has its words, and takes time in proportion to the text.
 """
@@ -6,18 +6,21 @@ Each form is looked for only in a text that has its words, and takes time in pro
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
+from itertools import accumulate
 from posixpath import splitext
 
 from skillbelt.records import NamedTuple
+from skillbelt.scan.addresses import classify, find_urls, is_reserved
 from skillbelt.scan.ledger import Ledger, Traced
 from skillbelt.scan.markdown import number_lines
-from skillbelt.scan.places import place_class
-from skillbelt.scan.values import FindingKind
+from skillbelt.scan.places import find_paths, place_class
+from skillbelt.scan.values import KINDS, FindingKind
 from skillbelt.text import Lazy
 
 
-class _Gift(NamedTuple):
+class _RiskySetting(NamedTuple):
     """A rule, the words that a text needs, and the form."""
 
     rule: str
@@ -26,34 +29,38 @@ class _Gift(NamedTuple):
     kind: FindingKind = "ask"
 
 
-_GIFTS = (
-    _Gift("environment-read", ("toJSON(", "secrets"), Lazy(r"(?i)tojson\(\s{0,9}secrets\s{0,9}\)")),
-    _Gift(
+_RISKY_SETTINGS = (
+    _RiskySetting(
+        "environment-read", ("toJSON(", "secrets"), Lazy(r"(?i)tojson\(\s{0,9}secrets\s{0,9}\)")
+    ),
+    _RiskySetting(
         "privilege",
         ("privileged",),
         Lazy(r"(?m)^[^#\n`]{0,80}\bprivileged[\"']?:[ \t]{0,9}true\b"),
     ),
-    _Gift(
+    _RiskySetting(
         "privilege",
         ("docker.sock",),
         Lazy(r"/docker\.sock:|path:[ \t]{0,9}/var/run/docker\.sock"),
         "note",
     ),
     # The whole disk of the machine
-    _Gift("privilege", ("volumes",), Lazy(r"(?:-[ \t]{1,9}|[\[,][ \t]{0,9})[\"']?/:/[\w/-]{1,60}")),
-    _Gift(
+    _RiskySetting(
+        "privilege", ("volumes",), Lazy(r"(?:-[ \t]{1,9}|[\[,][ \t]{0,9})[\"']?/:/[\w/-]{1,60}")
+    ),
+    _RiskySetting(
         "privilege",
         ("hostPath",),
         Lazy(r"(?m)hostPath:\s{0,99}(?:path:[ \t]{0,9})?[\"']?/[\"']?[ \t]{0,9}$"),
     ),
-    # Requests with their keys, copied to another server
-    _Gift(
+    # Requests copied to another server with their keys
+    _RiskySetting(
         "data-to-unknown-host",
         ("mirror", "proxy_pass https"),
         Lazy(r"(?m)^[^#\n]{0,200}\bmirror[ \t]{1,9}/[\w/]{1,60};"),
     ),
-    # Whose owner may log in
-    _Gift(
+    # A login key
+    _RiskySetting(
         "persistence",
         ("authorized", "AAAA"),
         Lazy(r"\bssh-(?:ed25519|rsa|dss) AAAA[A-Za-z0-9+/]{40,9000}"),
@@ -76,11 +83,11 @@ _MAX_LISTED_LINE = 80
 
 
 def read_settings(text: str, line: int, ledger: Ledger) -> None:
-    """Note what a file, or a block, of settings gives away."""
-    for gift in _GIFTS:
-        if all(word in text for word in gift.needs):
-            for match, at in number_lines(gift.form.finditer(text), text, line):
-                ledger.find(gift.rule, at, match[0].strip()[:80], gift.kind)
+    """Note the risky values in a settings file or block."""
+    for setting in _RISKY_SETTINGS:
+        if all(word in text for word in setting.needs):
+            for match, at in number_lines(setting.form.finditer(text), text, line):
+                ledger.find(setting.rule, at, match[0].strip()[:80], setting.kind)
     if _GIT_SECTION.search(text):
         _read_git_settings(text, line, ledger)
     if '"env"' in text and "${" in text:
@@ -88,6 +95,7 @@ def read_settings(text: str, line: int, ledger: Ledger) -> None:
             names = {f"variable:{name}" for name in _HANDED_NAME.findall(match[1])}
             ledger.judge_collection(frozenset(names), at)
     _read_list_of_keys(text, line, ledger)
+    _read_steps(text, line, ledger)
 
 
 def _read_git_settings(text: str, line: int, ledger: Ledger) -> None:
@@ -99,6 +107,46 @@ def _read_git_settings(text: str, line: int, ledger: Ledger) -> None:
             ledger.find("persistence", at, match[0].strip())
         if always or value.startswith("!"):
             ledger.runs_shell(Traced(text=value.removeprefix("!")), at, "git config")
+
+
+# A step that sends, and the most lines between it and the step that reads.
+_SENDING_STEP = Lazy(
+    r"(?i)\b(?:method[\"']?\s{0,9}[:=]\s{0,9}[\"']?(?:post|put|patch)\b|body\b|http_(?:request|post|put)\b"
+    r"|upload|webhook|send_?\w{0,20}\b)"
+)
+_STEP_LINES = 14
+_MAX_STEP = 300
+_PLACES_OF_USERS = ("~", "$", "%", ".", "/etc/", "/home/", "/root/", "/Users/")
+_KEYS = ("credential", "service", "settings", "history")
+
+
+def _read_steps(text: str, line: int, ledger: Ledger) -> None:
+    """Note a list of steps, one of which reads a file with keys and another one sends."""
+    if "://" not in text or not _SENDING_STEP.search(text):
+        return
+    lines = text.split("\n")
+    starts = list(accumulate(len(one) + 1 for one in lines))
+    hosts = [
+        (bisect_right(starts, found.at), found.host)
+        for found in find_urls(text)
+        if not is_reserved(found.host) and classify(found.host) != "own"
+    ]
+    for path, start in find_paths(text) if hosts else ():
+        at = bisect_right(starts, start)
+        if len(lines[at]) > _MAX_STEP or not path.startswith(_PLACES_OF_USERS):
+            continue
+        if place_class(path) not in _KEYS:
+            continue
+        near = [host for number, host in hosts if abs(number - at) <= _STEP_LINES]
+        part = "\n".join(lines[max(at - _STEP_LINES, 0) : at + _STEP_LINES + 1])
+        if near and _SENDING_STEP.search(part):
+            kind = ledger.judge_named_key(near[0], (path,), ())
+            ledger.find(
+                "secret-to-network",
+                line + at,
+                f"{path}, {near[0]}",
+                max(kind, "ask", key=KINDS.index),
+            )
 
 
 def _read_list_of_keys(text: str, line: int, ledger: Ledger) -> None:

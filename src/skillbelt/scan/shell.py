@@ -30,13 +30,13 @@ _BODIES = frozenset(
      "case_statement", "case_item", "function_definition", "negated_command", "ERROR",
      "test_command", "binary_expression", "unary_expression", "parenthesized_expression")
 )  # fmt: skip
-# Programs that honest text calls by their plain name.
+# Programs whose names honest text does not put together.
 _POWERS = frozenset(
     ("curl", "wget", "nc", "ncat", "bash", "sh", "eval", "python", "python3", "perl", "base64",
      "crontab", "ssh", "scp")
 )  # fmt: skip
 _FORK_BOMB = Lazy(r"((?<!\w)\w++|:)\s*+\(\)\s*+\{\s*+\1\s*+\|\s*+\1\s*+&\s*+\}\s*+(?:;\s*+)?\1")
-# What a workflow puts in the place of all secrets, and a program that sends.
+# The expression for all secrets of a workflow, and a program that sends.
 _ALL_SECRETS = Lazy(r"(?i)\$\{\{\s{0,9}tojson\(\s{0,9}(?:secrets|env)\s{0,9}\)")
 _SENDER = Lazy(r"\b(?:curl|wget|nc|ncat)\s")
 _SOCKET = Lazy(r"/dev/(?:tcp|udp)/([\w.$\{\}-]+)/?([\w$\{\}]*)")
@@ -45,7 +45,7 @@ _SOCKET = Lazy(r"/dev/(?:tcp|udp)/([\w.$\{\}-]+)/?([\w$\{\}]*)")
 def read_shell(text: str, line: int, ledger: Ledger) -> bool:
     """Note what a shell text does; return whether all of it could be parsed.
 
-    Never raises but ScanExhausted.
+    Raises nothing but ScanExhausted.
     """
     data = text.encode("utf-8", "replace")[:MAX_SHELL_BYTES]
     weight = _weigh(data)
@@ -61,16 +61,17 @@ def read_shell(text: str, line: int, ledger: Ledger) -> bool:
     return readable
 
 
-# A here-document whose last line is not ASCII: the parser sees dots, and would take others for it.
+# A here-document whose last line is not ASCII: the parser sees dots there, and could end it
+# at another line.
 _ODD_END = Lazy(
     rb"(?<!<)<<(?!<)-?[ \t]{0,99}(?:[^\s;|&<>()'\"\x80-\xff]|'[^'\n\x80-\xff]{0,99}'"
     rb"|\"[^\"\n\x80-\xff]{0,99}\"){0,20}(?:['\"][^'\"\n\x80-\xff]{0,99})?[\x80-\xff]"
 )
-# The parser takes time like the square of the signs in one statement: 0.1 s for 2,000 of them.
+# The parser takes quadratic time in the signs of one statement: 0.1 s for 2,000 of them.
 _SIGNS = b"|({[=~$?"
 _MAX_WEIGHT = 2_000**2
 _WEIGHT_OF_A_STEP = 100
-# What a parser costs however short the text is.
+# The least cost of a parse.
 _CALL_STEPS = 50
 
 
@@ -88,7 +89,7 @@ def _weigh(data: bytes) -> int:
 
 
 def _look_at_text(text: str, line: int, ledger: Ledger) -> None:
-    """Note what is plain in the text, however the rest of it is spelled."""
+    """Search the whole text for patterns that need no parser."""
     for match, at in number_lines(_FORK_BOMB.finditer(text), text, line):
         ledger.find("endless-work", at, match[0])
     if "${{" in text and _SENDER.search(text):
@@ -207,7 +208,7 @@ class _Reader:
             ]  # fmt: skip
             text = Traced(text=self.text(body) if body is not None else "")
             value = text
-            for one in after:  # `cat <<E | sh` hangs the rest of the pipeline here
+            for one in after:  # in `cat <<E | sh` the rest of the pipeline is a child of this node
                 if one.type in ("command", "pipeline", "list", "redirected_statement"):
                     value = self.run(one, value, depth + 1)
             return text

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from skillbelt.launchers import PREFIXES, SHELLS
 from skillbelt.records import NamedTuple
+from skillbelt.scan.command_names import COMMAND_NAMES
 from skillbelt.scan.decoding import decode_text
 from skillbelt.scan.embedded import find_command_strings
 from skillbelt.scan.ledger import HOLE, SERVICE_OF, UNKNOWN, Ledger, Traced, merge
@@ -129,7 +130,11 @@ def run_call(call: ShellCall, state: ShellState) -> Traced:
     script = state.files.get(path) or state.ledger.fetched.get(path)
     if script is not None and (script.text or "net" in script.labels):
         ledger.runs_shell(script, call.line, call.whole)
-    if re.fullmatch(r"[a-z0-9][a-z0-9._+-]{0,40}", name) and name not in _BUILTINS:
+    if (
+        _PROGRAM.fullmatch(name)
+        and name not in _BUILTINS
+        and (not ledger.may_be_prose or _is_surely_command(call))
+    ):
         ledger.can("program", name, call.line)
     _look_at_words(call, state)
     handler = _HANDLERS.get(re.sub(r"[0-9.]+$", "", name)) or _HANDLERS.get(name)
@@ -145,8 +150,25 @@ def run_call(call: ShellCall, state: ShellState) -> Traced:
     return Traced(labels=labels)
 
 
+# Neither a number of a list nor a word with a mark behind it.
+_PROGRAM = Lazy(r"(?=[0-9._+-]{0,40}[a-z])[a-z0-9](?:[a-z0-9._+-]{0,39}[a-z0-9+])?")
+_COMMAND_NAME = Lazy(COMMAND_NAMES)
+_ARGUMENT = Lazy(
+    r"--?[A-Za-z0-9][\w=,./-]*\Z|~?/[\w./-]|\./|[\w-]{1,80}/[\w./-]|[\w.-]{1,80}\.\w{1,5}\Z"
+)
+
+
+def _is_surely_command(call: ShellCall) -> bool:
+    """Whether a line that may be prose is a command: a known one, or one with arguments."""
+    first = call.words[0].known
+    if not first[:1].islower() and "/" not in first:
+        return False
+    known = bool(_COMMAND_NAME.match(f"{first} "))
+    return known or any(_ARGUMENT.match(one) for one in call.texts)
+
+
 def _unwrap(call: ShellCall, state: ShellState) -> ShellCall:
-    """Take away programs that start another one: sudo, env, timeout, xargs."""
+    """Remove the programs that only start another one: sudo, env, timeout, xargs."""
     for _ in range(6):
         name = call.name
         if name not in PREFIXES and name not in _STARTERS:
@@ -187,7 +209,7 @@ _GUARDS = Lazy(
     r"--(?:dangerously[\w-]*|yolo|no-verify-ssl|disable-web-security|allow-dangerous[\w-]*"
     r"|break-system-packages|bypass-permissions)\b"
 )
-# Programs that start another agent, and the switches with which it asks no one.
+# Programs that start another agent, and the switches that turn off its questions.
 _AGENTS = frozenset(
     ("claude", "codex", "cursor-agent", "gemini", "aider", "amp", "copilot", "goose", "opencode",
      "qwen", "cline", "droid", "crush")
@@ -204,7 +226,7 @@ _MINERS = Lazy(
 
 
 def _look_at_words(call: ShellCall, state: ShellState) -> None:
-    """Note what counts in a word of any command."""
+    """Search the words of any command for miners, disabled guards and addresses."""
     ledger, whole = state.ledger, call.whole
     if call.name in _AGENTS and (free := _UNASKED.search(whole)):
         ledger.find("guard-off", call.line, f"{call.name} {free[0].strip()}")
@@ -379,7 +401,7 @@ def _eval(call: ShellCall, state: ShellState) -> Traced:
     return UNKNOWN
 
 
-# A variable that a file sets, with a value that is plain.
+# A variable that a file sets to a constant.
 _SET = Lazy(
     r"(?m)^[ \t]*(?:export[ \t]{1,9})?(\w{1,60})="
     r"(\"[^\"\n`(]{1,300}\"|'[^'\n]{1,300}'|[^\s\"'`(]{1,300})"
@@ -393,7 +415,7 @@ def _source(call: ShellCall, state: ShellState) -> Traced:
         return UNKNOWN
     for one in call.operands[:1]:
         text = state.ledger.read_sibling(one.known)
-        # A short line that names a long file again and again costs more than its own text.
+        # Charge for the file: a short line can name a long file many times.
         state.ledger.spend(len(text) // _CHARS_OF_A_STEP)
         for match in _SET.finditer(text):
             state.variables[match[1]] = Traced(text=match[2].strip("\"'").replace("$HOME", "~"))
@@ -599,7 +621,7 @@ def _grep(call: ShellCall, state: ShellState) -> Traced:
     return Traced(labels=labels)
 
 
-# Up to the next of its kind, so that many of them are each looked at once.
+# Up to the next match, so that each is searched once.
 _ENCRYPTS_ALL = Lazy(
     r"-exec\s+(?:openssl|gpg)\b(?:(?!-exec\s+(?:openssl|gpg)\b).)*?(?:enc|-c\b|--symmetric)"
 )
@@ -672,7 +694,7 @@ def _service(call: ShellCall, state: ShellState) -> Traced:
     return UNKNOWN
 
 
-# Settings of git whose value is a command; the first are seldom set.
+# Settings of git whose value is a command; few people set the first ones.
 _COMMAND_KEY = Lazy(
     r"core\.(?:(hooksPath|sshCommand|fsmonitor|pager)|editor)\b"
     r"|\b(?:alias\.|filter\.\S{1,40}\.(?:clean|smudge)\b)"
@@ -681,7 +703,7 @@ _COMMAND_KEY = Lazy(
 
 def _git(call: ShellCall, state: ShellState) -> Traced:
     if call.has("config") and (key := _COMMAND_KEY.search(call.whole)):
-        # A folder of hooks in the checkout itself holds what is reviewed there.
+        # Hooks in the checkout are reviewed with it.
         here = key[1] == "hooksPath" and not re.match(r"[~/$]|\.\.|\Z", call.texts[-1])
         own = here and not call.has("--global", "--system")
         plain = not key[1] or own or call.texts[-1] in ("true", "false", "cat", "less")

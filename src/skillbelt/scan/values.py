@@ -13,8 +13,7 @@ from skillbelt.records import NamedTuple
 FindingKind = Literal["block", "ask", "note"]
 ScanLevel = Literal["block", "ask", "note", "none"]
 CapabilityOrigin = Literal["declared", "contained", "observed"]
-# What became of an observed one: it was let through, it was refused, or what the command printed
-# says that it was tried.
+# The outcome of an observed use: allowed, refused, or only reported by what the command printed.
 ObservedOutcome = Literal["", "allowed", "refused", "reported"]
 # Where a skill states what a run of it tried.
 Stated = Literal["declared", "contained", "nowhere"]
@@ -38,7 +37,7 @@ STATEMENT_KEYS: dict[str, CapabilityKind] = {
     "agent_files": "agent-file",
     "instructions": "instruction",
 }
-# Of each kind and origin in one statement; a skill with more has its first ones in it.
+# Per kind and origin in one statement; later ones are dropped.
 MAX_OF_A_KIND = 200
 
 
@@ -97,8 +96,8 @@ class CapabilityStatement(NamedTuple):
 
     def with_observed(self, observed: Iterable[Capability]) -> CapabilityStatement:
         """Return the statement with what runs of the same content did."""
-        told = dict.fromkeys((*self.capabilities, *observed))
-        return self._replace(capabilities=tuple(told))
+        together = dict.fromkeys((*self.capabilities, *observed))
+        return self._replace(capabilities=tuple(together))
 
     def without_observed(self) -> CapabilityStatement:
         """Return what the skill itself says: what it declares and contains."""
