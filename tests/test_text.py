@@ -159,3 +159,8 @@ def test_bytes_of_tokens_is_the_most_that_still_counts_as_so_many() -> None:
     assert tokens_of_bytes(bytes_of_tokens(7)) == 7
     assert tokens_of_bytes(bytes_of_tokens(7) + 1) == 8
     assert bytes_of_tokens(-1) == 0
+
+
+def test_every_control_character_of_ascii_is_hidden_text() -> None:
+    controls = [chr(code) for code in (*range(32), 127) if chr(code) not in "\t\n\r"]
+    assert [one for one in map(chr, range(128)) if hidden(f"a{one}b")] == controls

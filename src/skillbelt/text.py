@@ -183,11 +183,22 @@ def hidden(text: str) -> list[str]:
     Joiners between letters of other scripts and inside emoji are ordinary; they count only next to
     ASCII.
     """
+    if has_no_controls(text):
+        return []
     return [
         match[0]
         for match in _unsafe().finditer(text)
         if match[0] not in "\t\n\r" and not _joins(text, match.start())
     ]
+
+
+def has_no_controls(text: str) -> bool:
+    """Whether a text is ASCII without control characters, except tabs and line ends.
+
+    Most text is, and needs no pattern, which takes longer to compile than a SKILL.md to search.
+    """
+    shown = text.replace("\t", " ").replace("\n", " ").replace("\r", " ")
+    return shown.isascii() and shown.isprintable()
 
 
 def _joins(text: str, at: int) -> bool:

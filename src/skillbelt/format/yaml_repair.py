@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from skillbelt.format import yaml
 from skillbelt.format.yaml_fast import TEXT_KEYS
 from skillbelt.records import NamedTuple
-from skillbelt.text import Lazy, shorten
+from skillbelt.text import Lazy, has_no_controls, shorten
 
 _KNOWN = (
     {"name", "description", "license", "compatibility", "version", "author", "tags", "metadata"}
@@ -170,7 +170,7 @@ _CLOSED = Lazy(r"""(["'])(.*?[.!?。！？…]|.*?(?=\1\n))\1\s*([^\s"',].*)\Z""
 
 def without_controls(text: str) -> str:
     """Remove the characters that YAML refuses."""
-    return _CONTROLS.sub("", text)
+    return text if has_no_controls(text) else _CONTROLS.sub("", text)
 
 
 def inner_end(text: str) -> tuple[int, int] | None:

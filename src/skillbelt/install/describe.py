@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from skillbelt.check.check import check_file
 from skillbelt.errors import PathEscape, RunRefused, SkillbeltError
@@ -11,7 +12,7 @@ from skillbelt.format.skill import Skill
 from skillbelt.install.add import SkillOffer, compare_files
 from skillbelt.install.hashes import hash_folder
 from skillbelt.install.policy import JudgedSkill
-from skillbelt.install.update import NewVersion, stored_version
+from skillbelt.late import Late
 from skillbelt.records import NamedTuple
 from skillbelt.running.packages.declared import needs_of
 from skillbelt.scan.declared import declared_hosts
@@ -20,6 +21,11 @@ from skillbelt.scan.scanner import scan_skill
 from skillbelt.settings import Settings
 from skillbelt.text import one_line
 from skillbelt.values import SKILL_FILE, Diagnostic
+
+if TYPE_CHECKING:
+    from skillbelt.install import update
+else:
+    update = Late("skillbelt.install.update")  # cost: 1 ms, only for a new version of a skill
 
 _SCRIPTS = (".py", ".sh", ".bash", ".js", ".mjs", ".cjs", ".ts", ".rb", ".pl", ".ps1", ".lua")
 _MOST_LISTED = 20
@@ -129,14 +135,14 @@ def _describe_judged(judged: JudgedSkill) -> Iterator[tuple[str, str]]:
 
 
 def describe_news(
-    version: NewVersion, place_folder: str, settings: Settings
+    version: update.NewVersion, place_folder: str, settings: Settings
 ) -> Iterator[tuple[str, str]]:
     """Yield what is new in a version before the question: a label and a text for each line."""
     commit = f" at {version.after.commit[:12]}" if version.after.commit else ""
     yield "from", f"{one_line(version.after.source)}{commit}"
     yield from _describe_judged(version.judged)
     is_there = os.path.isdir(place_folder)
-    with stored_version(version, settings) as folder:
+    with update.stored_version(version, settings) as folder:
         old = hash_folder(place_folder, partial=True) if is_there else None
         files = compare_files(old, hash_folder(folder))
         now = describe_abilities(folder)
@@ -153,7 +159,7 @@ def describe_news(
         yield "new" if is_there else "undeclared", can_do
 
 
-def _summarize_new(version: NewVersion, place_folder: str, settings: Settings) -> str:
+def _summarize_new(version: update.NewVersion, place_folder: str, settings: Settings) -> str:
     """Return what the new version can do by its scan and the one in this place could not."""
     statement = version.judged.scanned.statement
     try:
