@@ -10,7 +10,7 @@ from skillbelt.files.manifest import LocalFiles
 
 SEEN = EvalEvidence(
     text="Hello, world\nsecond line",
-    files={"out/report.md": "# Report", "data.json": '{"n": 1}'},
+    files={"out/report.md": "# Report", "data.json": '{"n": 1}', "out/a.xml": "<a><b/></a>"},
     exit_code=3,
     tools=("skill_load", "skill_run"),
     skills=("pdf",),
@@ -19,6 +19,7 @@ SEEN = EvalEvidence(
     surprises=("example.com:443",),
     seconds=2.5,
     tokens=100,
+    cost=0.5,
 )
 
 
@@ -37,7 +38,18 @@ def passed(tmp_path: Path, *given: object, **named: object) -> bool | None:
         (EvalCheck("equals", {"n": 1}, "data.json"), EvalCheck("equals", {"n": True}, "data.json")),
         (EvalCheck("starts-with", "Hello"), EvalCheck("starts-with", "world")),
         (EvalCheck("regex", r"^second \w+$"), EvalCheck("regex", r"^third")),
+        (EvalCheck("min-length", 24), EvalCheck("min-length", 25)),
+        (EvalCheck("max-length", 24), EvalCheck("max-length", 23)),
+        (EvalCheck("min-words", 4), EvalCheck("min-words", 5)),
+        (EvalCheck("max-words", 4), EvalCheck("max-words", 3)),
         (EvalCheck("is-json", None, "data.json"), EvalCheck("is-json")),
+        (EvalCheck("contains-json", None, "data.json"), EvalCheck("contains-json")),
+        (EvalCheck("contains-json", {"required": ["n"]}, "data.json"),
+         EvalCheck("contains-json", {"required": ["m"]}, "data.json")),
+        (EvalCheck("is-xml", None, "a.xml"), EvalCheck("is-xml")),
+        (EvalCheck("is-xml", {"requiredElements": ["a.b"]}, "a.xml"),
+         EvalCheck("is-xml", {"requiredElements": ["a.c"]}, "a.xml")),
+        (EvalCheck("contains", ("b",), "**/*.xml"), EvalCheck("contains", ("c",), "**/*.xml")),
         (EvalCheck("json-schema", {"required": ["n"]}, "data.json"),
          EvalCheck("json-schema", {"required": ["m"]}, "data.json")),
         (EvalCheck("file-exists", "report.md"), EvalCheck("file-exists", "other.md")),
@@ -46,9 +58,16 @@ def passed(tmp_path: Path, *given: object, **named: object) -> bool | None:
         (EvalCheck("exit-code", 3), EvalCheck("exit-code", 0)),
         (EvalCheck("max-seconds", 3), EvalCheck("max-seconds", 2)),
         (EvalCheck("max-tokens", 100), EvalCheck("max-tokens", 99)),
+        (EvalCheck("max-cost", 0.5), EvalCheck("max-cost", 0.4)),
         (EvalCheck("max-tool-calls", 2), EvalCheck("max-tool-calls", 1)),
         (EvalCheck("min-tool-calls", 2), EvalCheck("min-tool-calls", 3)),
         (EvalCheck("tool-used", "skill_run"), EvalCheck("tool-used", "read_file")),
+        (EvalCheck("tools-in-order", ("skill_load", "skill_run")),
+         EvalCheck("tools-in-order", ("skill_run", "skill_load"))),
+        (EvalCheck("tools-exactly", ("skill_load", "skill_run")),
+         EvalCheck("tools-exactly", ("skill_load",))),
+        (EvalCheck("skills-in-order", ("pdf",)), EvalCheck("skills-in-order", ("pdf", "csv"))),
+        (EvalCheck("command-matches", r"join\.py a$"), EvalCheck("command-matches", r"^join")),
         (EvalCheck("skill-used", "pdf"), EvalCheck("skill-used", "csv")),
         (EvalCheck("script-run", "scripts/join.py"), EvalCheck("script-run", "scripts/cut.py")),
         (EvalCheck("permission-asked", "run"), EvalCheck("permission-asked", "network")),
@@ -129,3 +148,35 @@ def test_what_a_part_of_the_output_lacks_is_not_decided(tmp_path: Path) -> None:
     assert grade("is-json") is None
     assert grade("exit-code", 0) is True
     assert grade("exit-code", 1) is False
+
+
+def test_json_is_found_in_a_text(tmp_path: Path) -> None:
+    seen = EvalEvidence('[see below]\n```json\n{"n": [1]}\n```')
+    check = EvalCheck("contains-json", {"required": ["n"]})
+    assert decide(check, seen, LocalFiles(str(tmp_path))).passed is True
+
+
+def test_json_that_may_begin_anywhere_is_not_decided(tmp_path: Path) -> None:
+    grade = decide(EvalCheck("contains-json"), EvalEvidence("[" * 900), LocalFiles(str(tmp_path)))
+    assert grade.passed is None
+
+
+def test_entities_of_xml_are_not_read(tmp_path: Path) -> None:
+    text = '<!DOCTYPE a [<!ENTITY b "x">]><a>&b;</a>'
+    grade = decide(EvalCheck("is-xml"), EvalEvidence(text), LocalFiles(str(tmp_path)))
+    assert (grade.passed, grade.evidence) == (
+        None,
+        "has a document type, whose entities are not read",
+    )
+
+
+def test_a_cost_without_a_price_is_not_decided(tmp_path: Path) -> None:
+    grade = decide(EvalCheck("max-cost", 1), EvalEvidence("text"), LocalFiles(str(tmp_path)))
+    assert grade.passed is None
+    assert "--price" in grade.evidence
+
+
+def test_an_upper_bound_of_a_part_of_the_output_is_not_decided(tmp_path: Path) -> None:
+    seen = EvalEvidence("first", cut=True)
+    grade = decide(EvalCheck("max-length", 10), seen, LocalFiles(str(tmp_path)))
+    assert grade.passed is None

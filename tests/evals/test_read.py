@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from skillbelt.errors import ConfigError
 from skillbelt.evals import read as read_module
 from skillbelt.evals.cases import EvalCheck, EvalSet
+from skillbelt.evals.expressions import read_expression
 from skillbelt.evals.items import read_document
 from skillbelt.evals.read import read_eval_file, read_evals
 from skillbelt.files.manifest import LocalFiles
@@ -123,7 +124,7 @@ def test_waza_with_tasks_graders_and_triggers(kit: Tree) -> None:
             "id: one\nname: One\ninputs:\n  prompt: Join them\n  files: [{path: a.pdf}]\n"
             "expected:\n  output_contains: [done]\n  behavior: {max_tool_calls: 3}\n"
             "graders:\n  - {type: file, name: f, config: {must_exist: [out.pdf]}}\n"
-            "  - {type: code, name: py, config: {assertions: ['True']}}\n"
+            "  - {type: code, name: py, config: {assertions: ['f()', 'len(output) > 9']}}\n"
         ),
         evals__trigger_tests_DOT_yaml=(
             "skill: pdf\nshould_trigger_prompts:\n  - {prompt: Merge, reason: r}\n"
@@ -134,10 +135,10 @@ def test_waza_with_tasks_graders_and_triggers(kit: Tree) -> None:
     assert task.files == ("a.pdf",)
     assert {(one.kind, one.negated) for one in task.checks} == {
         ("icontains", False), ("max-tool-calls", False), ("file-exists", False),
-        ("icontains", True),
+        ("icontains", True), ("min-length", False),
     }  # fmt: skip
     [told] = task.ungraded
-    assert told.startswith("py: a program that grades is not run")
+    assert told.startswith("f(): a program that grades is not run")
     assert "a sentence for --judge" in told
     assert {(one.query, one.should_trigger) for one in found.triggers} == {
         ("Join them", True), ("Merge", True), ("Cook", False)
@@ -309,7 +310,7 @@ def test_promptfoo_with_values_of_other_forms(kit: Tree) -> None:
         {"type": "icontains-any", "value": "page, sheet"},
         {"type": "contains", "value": 42},
         {"type": "equals", "value": "file://golden.txt"},
-        {"type": "contains-json", "value": {"type": "object"}},
+        {"type": "contains", "value": "{{nobody}}"},
     ]
     text = json.dumps({"prompts": ["{{verb}} {{thing}}"], "tests": [
         {"vars": {"verb": ["Join", "Cut"], "thing": "it"}, "assert": asserts}]})  # fmt: skip
@@ -475,6 +476,120 @@ def test_assertions_of_promptfoo_that_refer_to_others_or_hold_numbers(kit: Tree)
     [task] = found.tasks
     assert task.checks == (EvalCheck("contains-any", ("-3.5", "-7/2")),)
     assert "#/assertionTemplates/short" in task.ungraded[0]
+
+
+@pytest.mark.parametrize(
+    ("assertion", "checks"),
+    [
+        ({"type": "not-empty"}, [EvalCheck("empty", negated=True)]),
+        ({"type": "max-length", "value": 9}, [EvalCheck("max-length", 9)]),
+        ({"type": "word-count", "value": {"min": 2, "max": 5}},
+         [EvalCheck("min-words", 2), EvalCheck("max-words", 5)]),
+        ({"type": "not-word-count", "value": {"max": 5}}, [EvalCheck("max-words", 5, "", True)]),
+        ({"type": "not-word-count", "value": 5}, []),
+        ({"type": "contains-json"}, [EvalCheck("contains-json")]),
+        ({"type": "is-json", "value": '{"type": "object"}'},
+         [EvalCheck("json-schema", {"type": "object"})]),
+        ({"type": "cost", "threshold": 0.5}, [EvalCheck("max-cost", 0.5)]),
+        ({"type": "equals", "value": "{{thing}}!"}, [EvalCheck("equals", "it!")]),
+        ({"type": "$short"}, [EvalCheck("max-length", 3)]),
+        ({"type": "assert-set", "assert": [{"type": "is-xml"}]}, [EvalCheck("is-xml")]),
+        ({"type": "assert-set", "threshold": 0.5, "assert": [{"type": "is-xml"}]}, []),
+        ({"type": "trajectory:tool-sequence", "value": {"mode": "exact", "steps": ["a", "b"]}},
+         [EvalCheck("tools-exactly", ("a", "b"))]),
+        ({"type": "python", "value": "True"}, []),
+    ],
+)  # fmt: skip
+def test_assertions_of_promptfoo_that_need_no_model(
+    kit: Tree, assertion: dict[str, object], checks: list[EvalCheck]
+) -> None:
+    if assertion == {"type": "$short"}:
+        assertion = {"$ref": "#/assertionTemplates/short"}
+    document = {
+        "prompts": ["Join {{thing}}"],
+        "assertionTemplates": {"short": {"type": "max-length", "value": 3}},
+        "defaultTest": {"vars": {"thing": "it"}},
+        "tests": [{"assert": [assertion]}],
+    }
+    [task] = read(kit, promptfooconfig_DOT_yaml=json.dumps(document)).tasks
+    assert list(task.checks) == checks
+    assert bool(task.ungraded) == (not checks)
+
+
+def test_stimuli_of_vally(kit: Tree) -> None:
+    graders = [
+        {"type": "skill-invocation", "config": {"required": ["pdf"], "disallowed": ["csv"]}},
+        {"type": "output-not-matches", "config": {"pattern": "fatal"}},
+        {"type": "file-matches", "config": {"path": "**/a.md", "pattern": "^Joined"}},
+        {"type": "file-not-exists", "config": {"path": "b.md"}},
+        {"type": "completed"},
+        {"type": "shell-command-invoked", "config": {"disallowed": [{"command": "rm -rf"}]}},
+        {"type": "tool-calls", "config": {"required": [{"name": "view", "path": "a.md"}]}},
+    ]
+    stimuli = [
+        {"name": "one", "prompt": "Join", "graders": graders,
+         "environment": {"files": [{"src": "a.pdf", "dest": "b.pdf"}], "commands": ["git init"]}},
+        {"name": "two", "prompt": "Cook",
+         "graders": [{"type": "skill-invocation", "config": {"disallowed": ["pdf"]}}]},
+        {"name": "three", "turns": ["Join", "Go on"], "graders": []},
+    ]  # fmt: skip
+    document = {"name": "set", "tags": {"skill": "pdf"}, "stimuli": stimuli}
+    found = read(kit, evals__some_DOT_eval_DOT_yaml=json.dumps(document))
+    first, _ = found.tasks
+    assert list(first.checks) == [
+        EvalCheck("skill-used", "pdf"),
+        EvalCheck("skill-used", "csv", negated=True),
+        EvalCheck("regex", "fatal", negated=True),
+        EvalCheck("regex", "^Joined", "**/a.md"),
+        EvalCheck("file-exists", "b.md", negated=True),
+        EvalCheck("empty", negated=True),
+        EvalCheck("command-matches", "rm -rf", negated=True),
+    ]
+    assert (first.files, len(first.ungraded)) == (("a.pdf",), 1)
+    assert [one.should_trigger for one in found.triggers] == [True, False]
+    assert {one.message for one in found.problems} == {
+        "environment.commands is not read", "conversations of several turns are not read"
+    }  # fmt: skip
+
+
+def test_scenarios_with_sentences(kit: Tree) -> None:
+    scenario = {
+        "name": "one",
+        "prompt": "Join",
+        "assertions": [
+            {"type": "output_contains", "value": "done"},
+            {"type": "file_not_contains", "path": "a.cs", "value": "Lock"},
+        ],
+        "rubric": ["It is short"],
+    }
+    [task] = read(kit, evals__eval_DOT_yaml=json.dumps({"scenarios": [scenario]})).tasks
+    assert list(task.checks) == [
+        EvalCheck("contains", ("done",)),
+        EvalCheck("contains", ("Lock",), "a.cs", negated=True),
+    ]
+    assert task.expectations == ("It is short",)
+
+
+@pytest.mark.parametrize(
+    ("text", "checks"),
+    [
+        ("len(output) > 10", [EvalCheck("min-length", 11)]),
+        ("len(output.split()) <= 3", [EvalCheck("max-words", 3)]),
+        ("'a' in output and 'b' not in output.lower()",
+         [EvalCheck("contains", ("a",)), EvalCheck("icontains", ("b",), negated=True)]),
+        ("'2' in output or 'two' in output.lower()", [EvalCheck("icontains-any", ("2", "two"))]),
+        ("'Two' in output or 'three' in output.lower()", None),
+        ("'Two' in output.lower()", None),
+        ("len(output) < 0", None),
+        ("__import__('os').system('true')", None),
+        ("len(output", None),
+    ],
+)  # fmt: skip
+def test_expressions_of_waza_are_read_and_not_run(
+    text: str, checks: list[EvalCheck] | None
+) -> None:
+    found = read_expression(text)
+    assert found == (None if checks is None else tuple(checks))
 
 
 def test_a_set_is_read_within_a_bound_of_bytes(kit: Tree, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from skillbelt.records import NamedTuple
 class CheckKind(NamedTuple):
     """A kind of check: the type of its value, and the text that describes it.
 
-    `value` is `text`, `texts`, `number`, `any` or `none`.
+    `value` is `text`, `texts`, `number`, `any`, `maybe` (any or none) or `none`.
     """
 
     value: str
@@ -28,18 +28,31 @@ CHECKS: Mapping[str, CheckKind] = MappingProxyType(
         "equals": CheckKind("any", "equals {}"),
         "starts-with": CheckKind("text", "starts with {}"),
         "regex": CheckKind("text", "matches {}"),
+        "empty": CheckKind("none", "is empty"),
+        "min-length": CheckKind("number", "has at least {} characters"),
+        "max-length": CheckKind("number", "has at most {} characters"),
+        "min-words": CheckKind("number", "has at least {} words"),
+        "max-words": CheckKind("number", "has at most {} words"),
         "is-json": CheckKind("none", "is JSON"),
+        "contains-json": CheckKind("maybe", "contains JSON"),
+        "is-xml": CheckKind("maybe", "is XML"),
         "json-schema": CheckKind("any", "fits the schema {}"),
         "golden": CheckKind("text", "is the same as {}"),
         "file-exists": CheckKind("text", "leaves a file {}"),
         "exit-code": CheckKind("number", "ends with exit code {}"),
         "max-seconds": CheckKind("number", "takes at most {} s"),
         "max-tokens": CheckKind("number", "takes at most {} tokens"),
+        "max-cost": CheckKind("number", "costs at most {} dollars"),
         "max-tool-calls": CheckKind("number", "takes at most {} calls of tools"),
         "min-tool-calls": CheckKind("number", "makes at least {} calls of tools"),
         "tool-used": CheckKind("text", "calls the tool {}"),
+        "tools-in-order": CheckKind("texts", "calls the tools {} in this order"),
+        "tools-exactly": CheckKind("texts", "calls the tools {} in this order and no others"),
         "skill-used": CheckKind("text", "uses the skill {}"),
+        "skills-in-order": CheckKind("texts", "uses the skills {} in this order"),
+        "skills-exactly": CheckKind("texts", "uses the skills {} in this order and no others"),
         "script-run": CheckKind("text", "runs {}"),
+        "command-matches": CheckKind("text", "runs a command that matches {}"),
         "permission-asked": CheckKind("text", "asks for the permission {}"),
         "no-surprises": CheckKind("none", "uses nothing that it does not declare"),
     }
@@ -64,7 +77,10 @@ class EvalCheck(NamedTuple):
             shown = repr(shown)
         elif isinstance(shown, dict | list):
             shown = "given here"
-        about = CHECKS[self.kind].about.format(shown)
+        kind = CHECKS[self.kind]
+        about = kind.about.format(shown)
+        if kind.value == "maybe" and shown is not None:
+            about = f"{about} of the given form"
         subject = f"{self.file}: " if self.file else ""
         return f"{subject}not: {about}" if self.negated else f"{subject}{about}"
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import NamedTuple
+from xml.parsers import expat
 
 from skillbelt.errors import SkillbeltError
 from skillbelt.evals.cases import EvalCheck
@@ -21,6 +24,10 @@ _MAX_DIFF_LINES = 60
 _MAX_COMPARED_LINES = 5_000
 _SHOWN_CHARS = 300
 _MAX_LINE_CHARS = 500
+_MAX_JSON_STARTS = 200  # places where JSON may begin in a text
+# What holds of the beginning of a text may not hold of all of it.
+_WHOLE = ("equals", "max-length", "max-words", "is-json", "json-schema", "is-xml", "golden")
+_JSON_START = re.compile(r"[\[{]")
 
 
 class EvalEvidence(NamedTuple):
@@ -28,7 +35,7 @@ class EvalEvidence(NamedTuple):
 
     `files` are the outputs by name. `surprises` are uses that the skill does not declare, and
     `reported` are uses that only the output of a script mentions. An exit code of None: no run.
-    `cut`: the text is only the beginning of the output.
+    `cut`: the text is only the beginning of the output. A cost of None is unknown.
     """
 
     text: str
@@ -43,6 +50,7 @@ class EvalEvidence(NamedTuple):
     reported: tuple[str, ...] = ()
     seconds: float = 0.0
     tokens: int = 0
+    cost: float | None = None
     cut: bool = False
 
 
@@ -78,30 +86,36 @@ def decide(check: EvalCheck, seen: EvalEvidence, references: SkillFiles) -> Grad
     return Grade(check.text, holds != check.negated, evidence)
 
 
-def _find_text(check: EvalCheck, seen: EvalEvidence) -> str | None:
-    """Return the text that the check examines; None if the file is missing."""
+def _find_texts(check: EvalCheck, seen: EvalEvidence) -> list[str]:
+    """Return the texts that the check examines; none if the file is missing."""
     if not check.file:
-        return seen.text
-    found = [name for name in sorted(seen.files) if _is_named(name, check.file)]
-    return seen.files[found[0]] if found else None
+        return [seen.text]
+    return [seen.files[name] for name in sorted(seen.files) if _is_named(name, check.file)]
 
 
 def _is_named(name: str, pattern: str) -> bool:
-    """Whether the name means an output: by its path, with or without `out/`, or by a pattern."""
+    """Whether the name means an output: by its path, with or without `out/`, or by a pattern.
+
+    `**/` at the beginning also means no folder.
+    """
     plain = pattern.removeprefix("out/")
-    return any(fnmatchcase(name.removeprefix("out/"), one) for one in (plain, pattern))
+    patterns = (plain, pattern, plain.removeprefix("**/"))
+    return any(fnmatchcase(name.removeprefix("out/"), one) for one in patterns)
 
 
 def _check_text(
     decide_text: Callable[[str, EvalCheck, SkillFiles], _Seen],
 ) -> Callable[[EvalCheck, EvalEvidence, SkillFiles], _Seen]:
     def decided(check: EvalCheck, seen: EvalEvidence, references: SkillFiles) -> _Seen:
-        text = _find_text(check, seen)
-        if text is None:
+        texts = _find_texts(check, seen)
+        if not texts:
             there = ", ".join(sorted(seen.files)[:10]) or "none"
             return check.negated, f"there is no file {check.file!r}; files: {one_line(there)}"
-        holds, evidence = decide_text(text, check, references)
-        if seen.cut and not holds and not check.file:
+        for text in texts:
+            holds, evidence = decide_text(text, check, references)
+            if holds:
+                break
+        if seen.cut and not check.file and (not holds or check.kind in _WHOLE):
             raise _Undecided(f"the output is too long: only {len(text):,} characters were read")
         return holds, evidence
 
@@ -163,6 +177,26 @@ def _regex(text: str, check: EvalCheck, _: SkillFiles) -> _Seen:
     return search_pattern(str(check.value), text), _show(text)
 
 
+def _is_empty(text: str, _check: EvalCheck, _: SkillFiles) -> _Seen:
+    return not text.strip(), _show(text)
+
+
+def _check_size(
+    figure: Callable[[str], int], unit: str, *, least: bool
+) -> Callable[[str, EvalCheck, SkillFiles], _Seen]:
+    def decided(text: str, check: EvalCheck, _: SkillFiles) -> _Seen:
+        assert isinstance(check.value, int | float)
+        found = figure(text)
+        holds = found >= check.value if least else found <= check.value
+        return holds, f"{found:,} {unit}"
+
+    return decided
+
+
+def _count_words(text: str) -> int:
+    return len(text.split())
+
+
 def _is_json(text: str, _check: EvalCheck, _: SkillFiles) -> _Seen:
     try:
         read_json(text)
@@ -171,10 +205,72 @@ def _is_json(text: str, _check: EvalCheck, _: SkillFiles) -> _Seen:
     return True, ""
 
 
+def _find_schema(check: EvalCheck, references: SkillFiles) -> object:
+    if isinstance(check.value, str):
+        return _json(_read_reference(check.value, references))
+    return check.value
+
+
+def _contains_json(text: str, check: EvalCheck, references: SkillFiles) -> _Seen:
+    schema = _find_schema(check, references)
+    faults = [f"no JSON is in: {_show(text)}"]
+    for number, value in enumerate(_find_json(text)):
+        found = [] if schema is None else find_faults(value, schema)
+        if not found:
+            return True, _show(text)
+        faults = found if not number else faults
+    return False, one_line("; ".join(faults[:5]))
+
+
+def _find_json(text: str) -> Iterator[object]:
+    """Yield the objects and lists in a text that are not in one another."""
+    reader, place = json.JSONDecoder(), 0
+    for _ in range(_MAX_JSON_STARTS):
+        start = _JSON_START.search(text, place)
+        if start is None:
+            return
+        try:
+            place = reader.raw_decode(text, start.start())[1]
+            yield read_json(text[start.start() : place])
+        except ValueError:
+            place = max(place, start.start() + 1)
+    raise _Undecided("JSON may begin in too many places of the text")
+
+
+def _is_xml(text: str, check: EvalCheck, _: SkillFiles) -> _Seen:
+    given = check.value.get("requiredElements") if isinstance(check.value, Mapping) else ()
+    if not isinstance(given, list | tuple) or not all(isinstance(one, str) for one in given):
+        raise _Undecided("requiredElements takes a list of texts")
+    wanted = {tuple(one.split(".")): one for one in given}
+    try:
+        missing = _remove_elements(text.strip(), wanted)
+    except (expat.ExpatError, ValueError) as error:
+        return False, f"is not XML: {error}: {_show(text)}"
+    return not missing, f"there is no element {', '.join(missing)}" if missing else ""
+
+
+def _remove_elements(text: str, wanted: dict[tuple[str, ...], str]) -> list[str]:
+    """Return the wanted elements that a document lacks; ExpatError if it is not XML."""
+    parser, path = expat.ParserCreate(), list[str]()
+    deepest = max(map(len, wanted), default=0)
+
+    def begin(name: str, _: object) -> None:
+        path.append(name)
+        if len(path) <= deepest:
+            wanted.pop(tuple(path), None)
+
+    def refuse(*_: object) -> None:
+        raise _Undecided("has a document type, whose entities are not read")
+
+    parser.StartElementHandler = begin
+    parser.EndElementHandler = lambda _: path.pop()
+    parser.StartDoctypeDeclHandler = refuse
+    parser.Parse(text, True)
+    return list(wanted.values())
+
+
 def _schema(text: str, check: EvalCheck, references: SkillFiles) -> _Seen:
-    schema = check.value
-    if isinstance(schema, str):
-        schema = _json(_read_reference(schema, references))
+    schema = _find_schema(check, references)
     try:
         value = read_json(text)
     except BadJson as error:
@@ -234,6 +330,13 @@ def _check_limit(
     return decided
 
 
+def _max_cost(check: EvalCheck, seen: EvalEvidence, _: SkillFiles) -> _Seen:
+    assert isinstance(check.value, int | float)
+    if seen.cost is None:
+        raise _Undecided("the price of the model is not known; give it with --price IN,OUT")
+    return seen.cost <= check.value, f"${seen.cost:.6g}"
+
+
 def _least_calls(check: EvalCheck, seen: EvalEvidence, _: SkillFiles) -> _Seen:
     assert isinstance(check.value, int | float)
     return len(seen.tools) >= check.value, f"{len(seen.tools)} calls"
@@ -249,6 +352,23 @@ def _check_member(
         return any(fnmatchcase(one, wanted) for one in found), _show(shown)
 
     return decided
+
+
+def _check_order(
+    figures: Callable[[EvalEvidence], tuple[str, ...]], *, exactly: bool
+) -> Callable[[EvalCheck, EvalEvidence, SkillFiles], _Seen]:
+    def decided(check: EvalCheck, seen: EvalEvidence, _: SkillFiles) -> _Seen:
+        found, wanted = figures(seen), _wanted_texts(check)
+        rest = iter(found)
+        holds = found == wanted if exactly else all(one in rest for one in wanted)
+        return holds, _show(", ".join(found) or "none")
+
+    return decided
+
+
+def _command_matches(check: EvalCheck, seen: EvalEvidence, _: SkillFiles) -> _Seen:
+    found = [one for one in seen.commands if search_pattern(str(check.value), one)]
+    return bool(found), _show("; ".join(found or seen.commands) or "nothing was run")
 
 
 def _script_run(check: EvalCheck, seen: EvalEvidence, _: SkillFiles) -> _Seen:
@@ -269,18 +389,31 @@ _DECIDERS: Mapping[str, Callable[[EvalCheck, EvalEvidence, SkillFiles], _Seen]] 
         "equals": _check_text(_equals),
         "starts-with": _check_text(_starts),
         "regex": _check_text(_regex),
+        "empty": _check_text(_is_empty),
+        "min-length": _check_text(_check_size(len, "characters", least=True)),
+        "max-length": _check_text(_check_size(len, "characters", least=False)),
+        "min-words": _check_text(_check_size(_count_words, "words", least=True)),
+        "max-words": _check_text(_check_size(_count_words, "words", least=False)),
         "is-json": _check_text(_is_json),
+        "contains-json": _check_text(_contains_json),
+        "is-xml": _check_text(_is_xml),
         "json-schema": _check_text(_schema),
         "golden": _check_text(_golden),
         "file-exists": _file_exists,
         "exit-code": _exit_code,
         "max-seconds": _check_limit(lambda seen: seen.seconds, "s"),
         "max-tokens": _check_limit(lambda seen: seen.tokens, "tokens"),
+        "max-cost": _max_cost,
         "max-tool-calls": _check_limit(lambda seen: len(seen.tools), "calls"),
         "min-tool-calls": _least_calls,
         "tool-used": _check_member(lambda seen: seen.tools),
+        "tools-in-order": _check_order(lambda seen: seen.tools, exactly=False),
+        "tools-exactly": _check_order(lambda seen: seen.tools, exactly=True),
         "skill-used": _check_member(lambda seen: seen.skills),
+        "skills-in-order": _check_order(lambda seen: seen.skills, exactly=False),
+        "skills-exactly": _check_order(lambda seen: seen.skills, exactly=True),
         "script-run": _script_run,
+        "command-matches": _command_matches,
         "permission-asked": _check_member(lambda seen: seen.asked),
         "no-surprises": _check_surprises,
     }

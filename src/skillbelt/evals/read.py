@@ -20,6 +20,7 @@ from skillbelt.evals.expectations import (
     NOTHING,
     Expected,
     gather,
+    is_sentence,
     read_assertions,
     read_grader,
     sentence,
@@ -40,7 +41,7 @@ from skillbelt.files.manifest import LocalFiles, SkillFiles
 from skillbelt.format.skill import Skill
 from skillbelt.format.yaml import BrokenYaml, full
 from skillbelt.running.trial.scripts import scripts_of
-from skillbelt.text import one_line
+from skillbelt.text import one_line, shorten
 from skillbelt.untrusted_json import BadJson, read_json
 
 MAX_EVAL_BYTES = 4 * 2**20  # of one file
@@ -48,7 +49,9 @@ _HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 _JSON = re.compile(r"(?:evals?/[^/]+|benchmark/evals|evals?|trigger[-_]evals?|triggers)\.json")
 # A file of this name is an evaluation, or a mistake.
 _CERTAIN = re.compile(r"(?:.*/)?(?:evals?|trigger[-_]evals?|triggers)\.json")
-_YAML = re.compile(r"(?:evals?/)?(?P<name>eval|trigger_tests|promptfooconfig)\.ya?ml")
+_YAML = re.compile(
+    r"(?:evals?/)?(?P<name>eval|trigger_tests|promptfooconfig|(?<=/)[^/]+\.eval)\.ya?ml"
+)
 # Beside the evaluations, in a form that is not read.
 _UNREAD = re.compile(r"evals?/[^/]+\.(?:ya?ml|jsonl|csv)")
 _NOT_READ = "is not read; sets are .json, or eval, trigger_tests and promptfooconfig .yaml"
@@ -64,6 +67,8 @@ _PROMPTFOO_UNREAD = {
     "scenarios": "combinations of tests are not read",
     "redteam": "tests that a program makes are not read",
 }
+_MAX_FILLED_DEPTH = 20
+_TEMPLATE = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
 _VARIABLE = re.compile(r"\{\{\s*([\w.-]+)\s*\}\}")
 
 
@@ -252,12 +257,15 @@ def _read_yaml(files: _SetFiles, path: str, skill: str, kind: str) -> EvalSet:
         return read_document(document, path, skill or skill_of(document.get("skill")))
     if "tasks" in document or "tasks_from" in document:
         return _read_waza(files, document, path, skill)
+    for key in ("stimuli", "scenarios"):
+        if isinstance(document.get(key), list):
+            return _read_stimuli(document, path, skill, key)
     if isinstance(document.get("inputs"), dict):
         task = _waza_task(document, EntryPlace(path, skill, "task"), NOTHING)
         return EvalSet(skill, tasks=(task,), files=(path,))
     raise ConfigError(
-        f"{one_line(path)}: this is not an evaluation; it takes `tasks` (waza), `tests` "
-        "(promptfoo), or should_trigger_prompts and should_not_trigger_prompts"
+        f"{one_line(path)}: this is not an evaluation; it takes `tasks` (waza), `stimuli` (vally), "
+        "`tests` (promptfoo), or should_trigger_prompts and should_not_trigger_prompts"
     )
 
 
@@ -345,6 +353,69 @@ def _waza_meant(entry: Mapping[str, Any], place: EntryPlace) -> bool:
     return should
 
 
+_STIMULUS_READ = frozenset(
+    ("id", "name", "description", "prompt", "graders", "assertions", "rubric", "expect_tools",
+     "reject_tools", "environment", "setup", "files", "tags", "runs", "timeout", "config",
+     "expect_activation")
+)  # fmt: skip
+
+
+def _read_stimuli(document: Mapping[str, Any], path: str, skill: str, key: str) -> EvalSet:
+    """Read the stimuli of vally, or the scenarios that it replaced."""
+    tags = document.get("tags")
+    named = document.get("skill", tags.get("skill") if isinstance(tags, Mapping) else None)
+    skill = skill or skill_of(named)
+    found = EvalSet(skill, files=(path,))
+    unread: dict[str, str] = {}
+    for number, one in enumerate(document[key], 1):
+        _require_few(found, path)
+        place = EntryPlace(path, skill, f"{key}[{number}]")
+        if not isinstance(one, Mapping):
+            raise ConfigError(f"{place.text}: takes an object with a prompt")
+        for message in sorted(map(str, set(one) - _STIMULUS_READ - {"turns"})):
+            unread.setdefault(f"{message} is not read", place.place)
+        if isinstance(one.get("turns"), list):
+            unread.setdefault("conversations of several turns are not read", place.place)
+            continue
+        sources, problems = _stimulus_files(one)
+        for message in problems:
+            unread.setdefault(message, place.place)
+        plain = {name: one.get(name) for name in ("id", "name", "prompt", "graders", "assertions")}
+        given = {name: one[name] for name in ("expect_tools", "reject_tools") if name in one}
+        more = [{"type": "tool_constraint", "config": given}] if given else []
+        rubric = texts_of(one.get("rubric"), f"{place.text}: rubric")
+        made = read_entry(
+            {**plain, "files": sources, "validators": more, "expectations": list(rubric)}, place
+        )
+        task = made.tasks[0]
+        used = {check.value for check in task.checks
+                if check.kind == "skill-used" and not check.negated}  # fmt: skip
+        meant = one.get("expect_activation") is not False
+        found = found.plus(_add_trigger(task, meant and (not used or skill in ("", *used))))
+    problems_of_file = (EvalProblem(path, where, message) for message, where in unread.items())
+    return found._replace(problems=(*found.problems, *problems_of_file))
+
+
+def _stimulus_files(one: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """Return the input files of a stimulus, and what is not read of how it prepares a folder."""
+    found: list[str] = []
+    problems: list[str] = []
+    for key in ("environment", "setup"):
+        given = one.get(key)
+        if not isinstance(given, Mapping):
+            continue
+        for file in _as_list(given.get("files")):
+            source = file.get("src", file.get("source")) if isinstance(file, Mapping) else file
+            if isinstance(source, str):
+                found.append(source)
+            else:
+                problems.append(f"{key}.files: only files that are there are read")
+        problems += [
+            f"{key}.{one_line(str(name))} is not read" for name in given if name != "files"
+        ]
+    return [*found, *(one for one in _as_list(one.get("files")))], problems
+
+
 def _match_files(files: _SetFiles, folder: str, pattern: object, where: str) -> list[str]:
     if not isinstance(pattern, str):
         raise ConfigError(f"{where}: takes a path, a pattern or a task")
@@ -364,7 +435,9 @@ def _read_promptfoo(document: Mapping[str, Any], path: str, skill: str) -> EvalS
     usable = [one for one in prompts if not one.startswith("file://")]
     found = EvalSet(skill, files=(path,), problems=tuple(_list_unread(document, path, len(usable))))
     usual = document.get("defaultTest")
-    common = usual.get("assert") if isinstance(usual, Mapping) else None
+    usual = usual if isinstance(usual, Mapping) else {}
+    common = _as_list(usual.get("assert"))
+    templates = document.get("assertionTemplates")
     left = _MAX_FILLED_CHARS
     for number, test in enumerate(_as_list(document.get("tests")), 1):
         _require_few(found, path)
@@ -373,18 +446,20 @@ def _read_promptfoo(document: Mapping[str, Any], path: str, skill: str) -> EvalS
             problem = EvalProblem(path, place.place, "only tests that are written out are read")
             found = found._replace(problems=(*found.problems, problem))
             continue
-        given = test.get("vars")
-        values = given if isinstance(given, Mapping) else {}
+        values = {**_as_object(usual.get("vars")), **_as_object(test.get("vars"))}
+        asserts = _find_templates([*common, *_as_list(test.get("assert"))], templates)
         if prompts and not usable and not values:
             continue  # its prompt is in a file, which the problem names
         texts = usable or [str(next(iter(values.values()), ""))]
         every = chain.from_iterable(_fill(text, values, place) for text in texts)
         prompts_of_test = list(islice(every, _MAX_VARIANTS + 1))
-        for prompt in prompts_of_test[:_MAX_VARIANTS]:
-            found = found.plus(_promptfoo_task(test, prompt, common, place))
-            left -= len(prompt)
+        for prompt, row in prompts_of_test[:_MAX_VARIANTS]:
+            filled = _FilledAsserts(row, left - len(prompt))
+            expected = filled.read(asserts, f"{place.text}: assert")
+            left = filled.left
             if left < 0:
                 raise ConfigError(f"{path}: its prompts are too long together")
+            found = found.plus(_promptfoo_task(test, prompt, expected, place))
         if len(prompts_of_test) > _MAX_VARIANTS:
             problem = EvalProblem(path, place.place, f"only the first {_MAX_VARIANTS} are read")
             found = found._replace(problems=(*found.problems, problem))
@@ -402,33 +477,98 @@ def _list_unread(document: Mapping[str, Any], path: str, prompts: int) -> Iterat
         yield EvalProblem(path, "tests", "there are none")
 
 
-def _fill(text: str, values: Mapping[str, Any], place: EntryPlace) -> list[str]:
-    """Return the prompt for each combination of the values; a list has several.
+_Row = Mapping[str, str]
+
+
+def _fill(text: str, values: Mapping[str, Any], place: EntryPlace) -> list[tuple[str, _Row]]:
+    """Return the prompt for each combination of the values, with them; a list has several.
 
     ConfigError for one that is too long: a short file can repeat a long value thousands of times.
     """
     used = [name for name in dict.fromkeys(_VARIABLE.findall(text)) if name in values]
     choices = [(one if isinstance(one, list) else [one])[:_MAX_VARIANTS + 1]
                for one in (values[name] for name in used)]  # fmt: skip
-    made: list[str] = []
+    single = {name: str(value) for name, value in values.items()
+              if isinstance(value, str | int | float)}  # fmt: skip
+    made: list[tuple[str, _Row]] = []
     for chosen in islice(product(*choices), _MAX_VARIANTS + 1):
         row = {name: str(value) for name, value in zip(used, chosen, strict=True)}
         more = (len(row[one[1]]) - len(one[0]) for one in _VARIABLE.finditer(text) if one[1] in row)
         if len(text) + sum(more) > MAX_PROMPT_CHARS:
             raise ConfigError(f"{place.text}: a prompt has at most {MAX_PROMPT_CHARS:,} characters")
-        made.append(_fill_row(text, row))
+        made.append((_fill_row(text, row), {**single, **row}))
     return made
 
 
-def _fill_row(text: str, row: Mapping[str, str]) -> str:
+def _fill_row(text: str, row: _Row) -> str:
     return _VARIABLE.sub(lambda found: row.get(found[1], found[0]), text)
 
 
+def _find_templates(asserts: list[Any], templates: object) -> list[Any]:
+    """Return the assertions, with the templates in the same file that they refer to."""
+    known = templates if isinstance(templates, Mapping) else {}
+    found = []
+    for one in asserts:
+        name = one.get("$ref") if isinstance(one, Mapping) else None
+        key = name.removeprefix("#/assertionTemplates/") if isinstance(name, str) else ""
+        found.append({**known[key]} if isinstance(known.get(key), Mapping) else one)
+    return found
+
+
+class _FilledAsserts:
+    """Fills the values of a test into its assertions; `left` is how many characters that may add.
+
+    A check whose text is a template that stays open can only be wrong, so it is not graded.
+    """
+
+    def __init__(self, row: _Row, left: int) -> None:
+        self._row, self.left = row, left
+
+    def read(self, asserts: list[Any], where: str) -> Expected:
+        """Return the expectations of the assertions."""
+        if not asserts:
+            return NOTHING
+        open_ones: list[str] = []
+        kept: list[Any] = []
+        for one in asserts:
+            filled = self._fill(one, 0)
+            if _is_open(filled):
+                kind = shorten(one_line(str(filled.get("type"))), 100)
+                open_ones.append(f"{kind}: its value is a template that nothing here fills")
+            else:
+                kept.append(filled)
+        return read_assertions(kept, where).plus(Expected(ungraded=tuple(open_ones)))
+
+    def _fill(self, value: Any, depth: int) -> Any:
+        if depth > _MAX_FILLED_DEPTH or self.left < 0:
+            return value
+        if isinstance(value, str) and "{{" in value:
+            more = (len(self._row.get(one[1], "")) for one in _VARIABLE.finditer(value))
+            self.left -= sum(more)
+            return value if self.left < 0 else _fill_row(value, self._row)
+        if isinstance(value, list):
+            return [self._fill(one, depth + 1) for one in value]
+        if isinstance(value, Mapping):
+            return {key: self._fill(one, depth + 1) for key, one in value.items()}
+        return value
+
+
+def _is_open(one: Any) -> bool:
+    """Whether a check compares with a template of promptfoo; sentences may have braces."""
+    if not isinstance(one, Mapping) or is_sentence(one.get("type")):
+        return False
+    given = one.get("value")
+    texts = given if isinstance(given, list) else [given]
+    return any(isinstance(text, str) and _TEMPLATE.search(text) for text in texts)
+
+
+def _as_object(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
 def _promptfoo_task(
-    test: Mapping[str, Any], prompt: str, common: object, place: EntryPlace
+    test: Mapping[str, Any], prompt: str, expected: Expected, place: EntryPlace
 ) -> EvalSet:
-    asserts = [*_as_list(common), *_as_list(test.get("assert"))]
-    expected = read_assertions(asserts, f"{place.text}: assert") if asserts else NOTHING
     if not prompt.strip():
         raise ConfigError(f"{place.text}: needs a prompt, or vars with one")
     description = test.get("description")

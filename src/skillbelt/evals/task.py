@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Literal, NamedTuple
 
+from skillbelt.agent import Usage
 from skillbelt.agent.files import attach_files
 from skillbelt.errors import ConfigError
 from skillbelt.evals.answer_log import AnswerLog
@@ -36,6 +37,7 @@ from skillbelt.values import Limits
 
 Configuration = Literal["with_skill", "without_skill", "old_skill"]
 PASS = "passed"
+_USE_CHECKS = ("skill-used", "skills-in-order", "skills-exactly", "script-run", "command-matches")
 
 
 class TaskSide(NamedTuple):
@@ -129,7 +131,8 @@ async def run_tasks(
                 plan.cache.put(key, talk.document())
                 log.remove()
         case = job.case if job.side.skill else _drop_use_checks(job.case)
-        grades, unjudged = await _grade(case, talk, skill, plan, judge_by)
+        cost = job.side.talker.price(Usage(talk.input_tokens, talk.output_tokens))
+        grades, unjudged = await _grade(case, talk, skill, plan, judge_by, cost)
         made = TaskRun(
             case=job.case,
             number=job.number,
@@ -158,7 +161,7 @@ def _require_files(cases: Sequence[TaskCase], skill: Skill, limits: Limits) -> N
 
 def _drop_use_checks(case: TaskCase) -> TaskCase:
     """Return the case without checks that the skill is used: on this side it is not there."""
-    kept = (one for one in case.checks if one.kind not in ("skill-used", "script-run"))
+    kept = (one for one in case.checks if one.kind not in _USE_CHECKS)
     return case._replace(checks=tuple(kept))
 
 
@@ -185,6 +188,7 @@ async def _grade(
     skill: Skill,
     plan: EvalPlan,
     judge_by: ConversationRunner | None,
+    cost: float | None,
 ) -> tuple[tuple[Grade, ...], bool]:
     """Decide the checks first; then the sentences, by a judge if there is one.
 
@@ -194,7 +198,7 @@ async def _grade(
         reason = f"{talk.ended}: {talk.error}" if talk.error else talk.ended
         texts = (*(one.text for one in case.checks), *case.expectations, *case.ungraded)
         return tuple(Grade(text, None, one_line(reason)) for text in texts), False
-    seen = talk.evidence()
+    seen = talk.evidence()._replace(cost=cost)
     grades = await asyncio.to_thread(
         lambda: [decide(one, seen, skill.files) for one in case.checks]
     )
