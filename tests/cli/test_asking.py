@@ -34,7 +34,7 @@ def test_the_question_says_what_why_and_what_always_covers(asked: Tree) -> None:
     text = "\n".join(screen.lines)
     assert "load the skill pdf from" in text
     assert "you asked for it, and no rule allows it" in text
-    assert "would cover skill pdf of pdf in this project, until the skill changes" in text
+    assert "would cover skill pdf in this project, until the skill changes" in text
     assert "The body." in text
 
 

@@ -20,7 +20,10 @@ from skillbelt.disclosure.body import (
 from skillbelt.disclosure.overflow import Storage
 from skillbelt.errors import FileTypeRefused, FileUnreadable, LoadError, PathEscape
 from skillbelt.format.skill import Skill
+from skillbelt.scan.inspector import SkillInspector
+from skillbelt.scan.report import describe_level
 from skillbelt.settings import Settings
+from skillbelt.store import open_store
 from skillbelt.text import hidden, one_line
 
 _REPORTED = (
@@ -49,6 +52,7 @@ def run(args: argparse.Namespace) -> int:
     settings = catalog.settings
     gate = open_gate(settings, args)
     request = gate.require(gate.load_request(skill, "user"))
+    _tell_of_scan(skill, settings, args)
     storage = open_storage(settings)
     body = load_skill_body(skill, settings.limits, overflow=settings.body_overflow, storage=storage)
     gate.record_load(request, body, skill)
@@ -64,6 +68,14 @@ def run(args: argparse.Namespace) -> int:
     else:
         _print(body, docs, args)
     return 0
+
+
+def _tell_of_scan(skill: Skill, settings: Settings, args: argparse.Namespace) -> None:
+    """Say what a scan finds in a remote skill: what a user loads is not asked about."""
+    if skill.origin.remote:
+        scanned = SkillInspector(settings, lambda: open_store(settings)).scan(skill)
+        if told := describe_level(scanned):
+            say(f"skillbelt: {one_line(skill.name)}: {told}", args)
 
 
 def _load_document(skill: Skill, path: str, settings: Settings, storage: Storage) -> Loaded:

@@ -21,6 +21,7 @@ from skillbelt.cli.output import (
 )
 from skillbelt.cli.scanning import open_catalog
 from skillbelt.cli.words import print_words
+from skillbelt.discovery.sources.address import is_remote
 from skillbelt.errors import ConfigError, SkillbeltError
 from skillbelt.format.skill import Skill
 from skillbelt.install.content_store import incoming
@@ -31,6 +32,7 @@ from skillbelt.records import NamedTuple
 from skillbelt.scan.accepted import AcceptedRule, accept, check_rule, read_accepted
 from skillbelt.scan.inspector import SkillInspector
 from skillbelt.scan.report import (
+    LEVELS,
     describe_statement,
     report_rules,
     to_diagnostics,
@@ -191,7 +193,9 @@ def find_targets(
 ) -> Iterator[Skill]:
     """Yield the skills that words name: a path, a source, or a name of the catalogue."""
     for word in words:
-        if os.path.lexists(os.path.expanduser(word)):
+        if is_remote(word) and os.path.isfile(path := os.path.expanduser(word)):
+            yield from _fetch(os.path.abspath(path), args, settings, stack)
+        elif os.path.lexists(os.path.expanduser(word)):
             here = targets([word], settings)
             for path in here.files:
                 yield Skill.from_file(path)
@@ -251,9 +255,10 @@ def _print(
     for before, after in zip(results, shown, strict=True):
         scanned = after.scanned
         level = before.scanned.level
-        if not scanned.findings and len(results) > 1 and not args.verbose:
+        told = scanned.findings or (args.accept and scanned.suppressed)
+        if not told and len(results) > 1 and not args.verbose:
             continue
-        print(f"{one_line(scanned.name)}: {_LEVELS[level]}")
+        print(f"{one_line(scanned.name)}: {LEVELS[level]}")
         for one in scanned.findings:
             place = f"{one.path}:{one.line}" if one.line else one.path
             print_words(
@@ -272,14 +277,6 @@ def _print(
                 print_words(f"  not seen     {one_line(missed)}", " " * 15)
     if not args.quiet:
         print(_summarize(results))
-
-
-_LEVELS = {
-    "block": "blocked",
-    "ask": "needs review",
-    "note": "notes only",
-    "none": "nothing found",
-}
 
 
 def _summarize(results: Sequence[ScanResult]) -> str:

@@ -6,7 +6,7 @@ import argparse
 import json
 
 from skillbelt.cli.capabilities import print_capabilities
-from skillbelt.cli.output import count, print_json, print_table
+from skillbelt.cli.output import count, print_json, print_table, say
 from skillbelt.cli.scanning import open_catalog
 from skillbelt.console.catalogue import (
     describe_skill,
@@ -20,6 +20,8 @@ from skillbelt.evals.last_results import LastResult
 from skillbelt.format.skill import Skill
 from skillbelt.permission.judging import judge_by_rules
 from skillbelt.scan.inspector import SkillInspector
+from skillbelt.scan.report import describe_level, summarize_findings
+from skillbelt.scan.values import ScannedSkill
 from skillbelt.settings import Settings
 from skillbelt.store import open_store
 from skillbelt.text import one_line
@@ -46,15 +48,22 @@ def run(args: argparse.Namespace) -> int:
     diagnostics = [*find_problems(skill), *listing.diagnostics]
     switches = catalog.settings.for_skill(skill.name)
     measured = find_results(skill, catalog.settings)
+    scanned = _scan(skill, catalog.settings)
     if args.json:
         ruled, denied = judge_by_rules(catalog.settings, [skill])
         document = describe_skill(skill, listing, [*diagnostics, *ruled], switches)
         evals = [one.document() for one in measured]
         print_json(
-            {**document, "denied": skill.name in denied, "client": client, "evaluations": evals}
+            {
+                **document,
+                "denied": skill.name in denied,
+                "client": client,
+                "evaluations": evals,
+                "scan": {"level": scanned.level, "summary": summarize_findings(scanned.findings)},
+            }
         )
     else:
-        _print(skill, listing, diagnostics, client, switches)
+        _print(skill, listing, diagnostics, client, switches, describe_level(scanned))
         _print_results(measured)
     return 0
 
@@ -66,8 +75,12 @@ def _print_results(measured: tuple[LastResult, ...]) -> None:
         print(f"  {one_line(one.text)}")
 
 
+def _scan(skill: Skill, settings: Settings) -> ScannedSkill:
+    return SkillInspector(settings, lambda: open_store(settings)).scan(skill)
+
+
 def _show_capabilities(skill: Skill, settings: Settings, args: argparse.Namespace) -> int:
-    scanned = SkillInspector(settings, lambda: open_store(settings)).scan(skill)
+    scanned = _scan(skill, settings)
     if args.json:
         print_json(scanned.to_json())
         return 0
@@ -76,6 +89,8 @@ def _show_capabilities(skill: Skill, settings: Settings, args: argparse.Namespac
         print("nothing: it only gives instructions")
     for missed in scanned.unseen:
         print(f"not seen: {one_line(missed)}")
+    if told := describe_level(scanned):
+        say(f"skillbelt: {one_line(skill.name)}: {told}", args)
     return 0
 
 
@@ -85,6 +100,7 @@ def _print(
     diagnostics: list[Diagnostic],
     client: str,
     switches: SkillSettings,
+    scan: str,
 ) -> None:
     cost = estimate_tokens(skill, listing)
     facts = {
@@ -98,6 +114,7 @@ def _print(
         "model visible": "yes" if skill.model_visible else "no",
         "user invocable": "yes" if skill.user_invocable else "no",
         "requires": _describe_requirements(skill),
+        "scan": scan,
         "hash": listing.hash,
         "tokens": ", ".join(f"{count} {part}" for part, count in cost.items()),
         "shadows": ", ".join(skill.shadows),

@@ -79,7 +79,9 @@ class LastResult(NamedTuple):
         if self.difference is not None:
             mean, low, high = self.difference[2:]
             side = self.difference.baseline.replace("_", " ")
-            parts.append(f"{mean:+.2f} ({low:+.2f} to {high:+.2f}) against {side}")
+            one = self.difference.tasks == 1
+            interval = "one task, no interval" if one else f"{low:+.2f} to {high:+.2f}"
+            parts.append(f"{mean:+.2f} ({interval}) against {side}")
         if not self.same_cases:
             parts.append("measured with other cases than it has now")
         return f"{self.kind} with {self.model}, {self.time[:10]}: {'; '.join(parts)}"

@@ -220,9 +220,12 @@ def _fence_diff(text: str, most: int) -> Iterator[str]:
 
 def describe_difference(one: Mapping[str, Any]) -> str:
     """Return a difference between two sides in words."""
+    interval = f"95 %: {one['low']:+.2f} to {one['high']:+.2f}"
+    if one["tasks"] == 1:
+        interval = "one task has no interval"
     return (
         f"with {one_line(str(one['name']))} over {count_of(one['tasks'], 'task')}: difference of "
-        f"the pass rate {one['mean']:+.2f} (95 %: {one['low']:+.2f} to {one['high']:+.2f})"
+        f"the pass rate {one['mean']:+.2f} ({interval})"
     )
 
 

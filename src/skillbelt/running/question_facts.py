@@ -58,7 +58,8 @@ def covered(request: Request, *, whole: bool = True) -> str:
     texts = ", ".join(value for _, value in (listed if whole else shown(listed).facts))
     # An exact request is bound to a digest over all facts: it covers this call only.
     alone = ", with all that is shown here and nothing else," if _is_exact(request) else ""
-    of = f" of {exact(request.skill)}" if request.skill else ""
+    named = request.type == "skill" and tuple(request.always) == (request.skill,)
+    of = f" of {exact(request.skill)}" if request.skill and not named else ""
     until = ", until the skill changes" if request.skill else ""
     return f"would cover {exact(request.type)} {texts}{of}{alone} in this project{until}"
 

@@ -62,7 +62,8 @@ def read_accepted(path: str, *, required: bool = False) -> tuple[AcceptedRule, .
         return tuple(_read_entry(one, path) for one in found["accepted"])
     except (ValueError, KeyError, TypeError) as error:
         raise ConfigError(
-            f"{path}: is not a list of accepted findings ({one_line(str(error))}): fix or remove it"
+            f"{path}: is not a list of accepted findings ({one_line(str(error))}): fix or remove "
+            f"it; it has the form of the {FILE} that `skillbelt scan --accept` writes"
         ) from None
 
 

@@ -198,6 +198,22 @@ def summarize_findings(findings: Iterable[Finding]) -> str:
     return shorten(_list_first(found, 1), _BRIEF_CHARS)
 
 
+LEVELS: Mapping[str, str] = {
+    "block": "blocked",
+    "ask": "needs review",
+    "note": "notes only",
+    "none": "nothing found",
+}
+
+
+def describe_level(scanned: ScannedSkill) -> str:
+    """Return what a person has to know of a scan, with the command for more; "" for nothing."""
+    if scanned.level not in ("block", "ask"):
+        return ""
+    found = summarize_findings(scanned.findings)
+    return f"{LEVELS[scanned.level]}: {found} (`skillbelt scan {one_line(scanned.name)}`)"
+
+
 def _list_first(texts: Sequence[str], most: int = _MOST_NAMED) -> str:
     more = len(texts) - most
     return "; ".join(texts[:most]) + (f"; and {more} more" if more > 0 else "")
