@@ -104,19 +104,19 @@ class Options(NamedTuple):
 
 
 class Progress:
-    """One line on a terminal that says what runs now; nothing elsewhere."""
+    """Says what runs now: on one line of a terminal, elsewhere on a line for each step."""
 
     def __init__(self) -> None:
-        self._shown = sys.stderr.isatty()
+        self._one_line = sys.stderr.isatty()
         self._started = time.monotonic()
 
     def __call__(self, text: str) -> None:
-        if self._shown:
-            seconds = time.monotonic() - self._started
-            print(f"\r\x1b[2K{seconds:6.0f} s  {text}", end="", file=sys.stderr, flush=True)
+        start, end = ("\r\x1b[2K", "") if self._one_line else ("", "\n")
+        seconds = time.monotonic() - self._started
+        print(f"{start}{seconds:6.0f} s  {text}", end=end, file=sys.stderr, flush=True)
 
     def done(self) -> None:
-        if self._shown:
+        if self._one_line:
             print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
 
 

@@ -134,15 +134,15 @@ def _timed(made: Catalog, text: str) -> float:
 
 
 def changed(made: Catalog) -> Row:
-    """How long after a change was noticed until it is found; the file is put back."""
+    """What it takes to find a change that was noticed, with child processes; it is undone after."""
     skill = next(iter(made.values()))
     before = Path(skill.location).read_bytes()
     try:
         Path(skill.location).write_bytes(before + b"\nQuxozymandias.\n")
         made.refresh()
-        began = time.perf_counter()
+        began = sum(os.times()[:4])
         found = made.search("quxozymandias")
-        taken = time.perf_counter() - began
+        taken = sum(os.times()[:4]) - began
         assert [one.skill.location for one in found] == [skill.location]
     finally:
         Path(skill.location).write_bytes(before)

@@ -8,12 +8,14 @@ parsers of other languages: refusing them would reject files that every client r
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import cache
 from json import JSONDecoder
 from typing import Any, NoReturn
 
 # More than any document we read; callers with a tighter bound pass their own.
 MAX_JSON_BYTES = 256 * 2**20
+_MAX_STARTS = 200  # places where JSON is looked for in a text
 # Matches strings too, so that nothing inside one is taken for a comment or a comma.
 _STRING = r'"(?:[^"\\\n]|\\.)*+"'
 # Compiled on first use: most processes read no such document.
@@ -69,6 +71,27 @@ def read_list(answer: str, *, most: int = 2**20) -> list[Any] | None:
     except BadJson:
         return None
     return found if isinstance(found, list) else None
+
+
+def find_json(text: str) -> Iterator[Any]:
+    """Yield the objects and lists in a text, without those in one another.
+
+    BadJson if they may begin in more places than are tried, or are nested too deeply.
+    """
+    reader, place = _decoder(False, False), 0
+    for _ in range(_MAX_STARTS):
+        start = re.compile(r"[\[{]").search(text, place)
+        if start is None:
+            return
+        place = start.end()
+        try:
+            found, place = reader.raw_decode(text, start.start())
+        except RecursionError:
+            raise BadJson("is nested too deeply", deep=True) from None
+        except ValueError:
+            continue
+        yield found
+    raise BadJson("JSON may begin in too many places of the text")
 
 
 def read_jsonc(data: bytes, *, most: int = MAX_JSON_BYTES) -> Any:

@@ -178,8 +178,8 @@ COMMANDS: dict[str, CliCommand] = {
         "its neighbours, and script NAME, do its scripts do what is expected? With one: trigger, "
         "does it use the skill, and run NAME, does the skill help? diff OLD NEW compares two "
         "versions of one skill: folders or git revisions. Cases are read from evals/ in the skill, "
-        "in the forms of agentskills.io, NVIDIA, waza, promptfoo and tessl. Exit code 1: under a "
-        "bar, or not all cases were run; 2: a file is wrong.",
+        "in the forms of agentskills.io, NVIDIA, waza, vally, promptfoo and tessl. Exit code 1: "
+        "under a bar, or not all cases were run; 2: a file is wrong.",
     ),
     "ask": CliCommand(
         "ask",

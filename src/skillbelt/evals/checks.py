@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import difflib
-import json
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import NamedTuple
@@ -17,17 +15,15 @@ from skillbelt.evals.json_schema import UnknownKeyword, equal, find_faults
 from skillbelt.evals.patterns import BadPattern, search_pattern
 from skillbelt.files.manifest import SkillFiles
 from skillbelt.text import one_line, shorten
-from skillbelt.untrusted_json import BadJson, read_json
+from skillbelt.untrusted_json import BadJson, find_json, read_json
 
 _MAX_REFERENCE_BYTES = 8 * 2**20
 _MAX_DIFF_LINES = 60
 _MAX_COMPARED_LINES = 5_000
 _SHOWN_CHARS = 300
 _MAX_LINE_CHARS = 500
-_MAX_JSON_STARTS = 200  # places where JSON may begin in a text
 # What holds of the beginning of a text may not hold of all of it.
 _WHOLE = ("equals", "max-length", "max-words", "is-json", "json-schema", "is-xml", "golden")
-_JSON_START = re.compile(r"[\[{]")
 
 
 class EvalEvidence(NamedTuple):
@@ -214,27 +210,15 @@ def _find_schema(check: EvalCheck, references: SkillFiles) -> object:
 def _contains_json(text: str, check: EvalCheck, references: SkillFiles) -> _Seen:
     schema = _find_schema(check, references)
     faults = [f"no JSON is in: {_show(text)}"]
-    for number, value in enumerate(_find_json(text)):
-        found = [] if schema is None else find_faults(value, schema)
-        if not found:
-            return True, _show(text)
-        faults = found if not number else faults
+    try:
+        for number, value in enumerate(find_json(text)):
+            found = [] if schema is None else find_faults(value, schema)
+            if not found:
+                return True, _show(text)
+            faults = found if not number else faults
+    except BadJson as error:
+        raise _Undecided(str(error)) from None
     return False, one_line("; ".join(faults[:5]))
-
-
-def _find_json(text: str) -> Iterator[object]:
-    """Yield the objects and lists in a text that are not in one another."""
-    reader, place = json.JSONDecoder(), 0
-    for _ in range(_MAX_JSON_STARTS):
-        start = _JSON_START.search(text, place)
-        if start is None:
-            return
-        try:
-            place = reader.raw_decode(text, start.start())[1]
-            yield read_json(text[start.start() : place])
-        except ValueError:
-            place = max(place, start.start() + 1)
-    raise _Undecided("JSON may begin in too many places of the text")
 
 
 def _is_xml(text: str, check: EvalCheck, _: SkillFiles) -> _Seen:
