@@ -38,6 +38,8 @@ LIST_SKILLS = 20
 # these two rows take more rounds than the rest.
 LIST_ROUNDS = 31
 CHANGED_ROUNDS = 15
+# A round takes a minute there, and is as long as ten of the next smaller size.
+LARGE_ROUNDS = 3
 
 # Other readers import their YAML library at the top; here it is loaded on first use. Import is
 # left out of every figure, so what is loaded late is loaded before.
@@ -154,10 +156,16 @@ def _own(options: Options, scratch: str, progress: Progress) -> Report:
 def _size(size: int, kind: tree.Kind, rounds: int, scratch: str, progress: Progress) -> SizeRow:
     progress(f"writing the {kind} tree of {size:,}")
     root = tree.ensure(kind, size)
-    progress(f"cold and warm, {kind} tree of {size:,}")
     home = Home(os.path.join(scratch, f"{kind}-{size}"))
     subject = _skillbelt(home)
-    cold, warm = alternating([(subject, home.forget), (subject, _nothing)], root, rounds)
+    if size >= LARGE:
+        rounds = min(rounds, LARGE_ROUNDS)
+    cold, warm = alternating(
+        [(subject, home.forget), (subject, _nothing)],
+        root,
+        rounds,
+        progress=lambda text: progress(f"cold and warm, {kind} tree of {size:,}, {text}"),
+    )
     return SizeRow(size, kind, cold, warm)
 
 

@@ -183,11 +183,13 @@ def alternating(
     rounds: int,
     *,
     cpu_seconds: float = math.inf,
+    progress: Callable[[str], object] = lambda _: None,
 ) -> list[Series]:
     """The same for several subjects in turn, so that drift of the machine meets all alike."""
     floor = Subject("floor", *FLOOR)
     collected: list[list[Pair]] = [[] for _ in subjects]
     for number in range(rounds + 1):
+        progress(f"round {number + 1} of {rounds + 1}")
         for (subject, before), pairs in zip(subjects, collected, strict=True):
             below = once(floor, root)
             before()

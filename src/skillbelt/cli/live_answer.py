@@ -193,7 +193,10 @@ class LiveAnswer:
             case agent.Compaction():
                 self._note(f"{count(event.messages, 'message')} summarized", "dim")
             case agent.Final() if event.error:
-                self._note(f"skillbelt: {one_line(event.error)}", "red")
+                # Whole: its end says what to do.
+                self._text.end()
+                told = f"skillbelt: {one_line(event.error)}"
+                self._screen.print(*self._screen.render_own(told, "red"))
 
     def _note(self, text: str, style: str = "") -> None:
         self._text.end()
