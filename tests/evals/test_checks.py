@@ -180,3 +180,20 @@ def test_an_upper_bound_of_a_part_of_the_output_is_not_decided(tmp_path: Path) -
     seen = EvalEvidence("first", cut=True)
     grade = decide(EvalCheck("max-length", 10), seen, LocalFiles(str(tmp_path)))
     assert grade.passed is None
+
+
+@pytest.mark.parametrize(
+    ("check", "decided"),
+    [
+        (EvalCheck("tool-used", "bash"), None),
+        (EvalCheck("tools-in-order", ("skill_load", "bash")), None),
+        (EvalCheck("tool-used", "bash", negated=True), True),
+        (EvalCheck("tool-used", "skill_*"), True),
+        (EvalCheck("tool-used", "skill_search"), False),
+    ],
+)
+def test_a_tool_that_nobody_has_decides_nothing(
+    check: EvalCheck, decided: bool | None, tmp_path: Path
+) -> None:
+    seen = SEEN._replace(offered=("skill_load", "skill_run", "skill_search"))
+    assert decide(check, seen, LocalFiles(str(tmp_path))).passed is decided

@@ -31,7 +31,8 @@ class EvalEvidence(NamedTuple):
 
     `files` are the outputs by name. `surprises` are uses that the skill does not declare, and
     `reported` are uses that only the output of a script mentions. An exit code of None: no run.
-    `cut`: the text is only the beginning of the output. A cost of None is unknown.
+    `cut`: the text is only the beginning of the output. A cost of None is unknown. `offered` are
+    the tools that could be called; none where that is unknown.
     """
 
     text: str
@@ -47,6 +48,7 @@ class EvalEvidence(NamedTuple):
     seconds: float = 0.0
     tokens: int = 0
     cost: float | None = None
+    offered: tuple[str, ...] = ()
     cut: bool = False
 
 
@@ -338,10 +340,30 @@ def _check_member(
     return decided
 
 
+def _tool_used(check: EvalCheck, seen: EvalEvidence, references: SkillFiles) -> _Seen:
+    _require_offered(check, seen)
+    return _check_member(lambda seen: seen.tools)(check, seen, references)
+
+
+def _require_offered(check: EvalCheck, seen: EvalEvidence) -> None:
+    """Raise _Undecided if a tool is expected that no conversation here has.
+
+    The sets of other agents name their tools. That a skill does not call them says nothing of it.
+    """
+    if check.negated or not seen.offered:
+        return
+    for wanted in _wanted_texts(check):
+        if not any(fnmatchcase(one, wanted) for one in (*seen.offered, *seen.tools)):
+            there = ", ".join(seen.offered)
+            raise _Undecided(f"there is no tool {wanted!r} here; tools: {one_line(there)}")
+
+
 def _check_order(
-    figures: Callable[[EvalEvidence], tuple[str, ...]], *, exactly: bool
+    figures: Callable[[EvalEvidence], tuple[str, ...]], *, exactly: bool, tools: bool = False
 ) -> Callable[[EvalCheck, EvalEvidence, SkillFiles], _Seen]:
     def decided(check: EvalCheck, seen: EvalEvidence, _: SkillFiles) -> _Seen:
+        if tools:
+            _require_offered(check, seen)
         found, wanted = figures(seen), _wanted_texts(check)
         rest = iter(found)
         holds = found == wanted if exactly else all(one in rest for one in wanted)
@@ -390,9 +412,9 @@ _DECIDERS: Mapping[str, Callable[[EvalCheck, EvalEvidence, SkillFiles], _Seen]] 
         "max-cost": _max_cost,
         "max-tool-calls": _check_limit(lambda seen: len(seen.tools), "calls"),
         "min-tool-calls": _least_calls,
-        "tool-used": _check_member(lambda seen: seen.tools),
-        "tools-in-order": _check_order(lambda seen: seen.tools, exactly=False),
-        "tools-exactly": _check_order(lambda seen: seen.tools, exactly=True),
+        "tool-used": _tool_used,
+        "tools-in-order": _check_order(lambda seen: seen.tools, exactly=False, tools=True),
+        "tools-exactly": _check_order(lambda seen: seen.tools, exactly=True, tools=True),
         "skill-used": _check_member(lambda seen: seen.skills),
         "skills-in-order": _check_order(lambda seen: seen.skills, exactly=False),
         "skills-exactly": _check_order(lambda seen: seen.skills, exactly=True),

@@ -138,6 +138,13 @@ class ConversationRunner:
         """The runtime of the agent."""
         return self.runner.agent.runtime
 
+    @property
+    def offered(self) -> tuple[str, ...]:
+        """The names of all tools that a conversation may have."""
+        own = (one.name for one in self.runner.agent.tools)
+        named = (*self.runtime.names.values(), *(one.name for one in self.runtime.tools()), *own)
+        return tuple(dict.fromkeys(named))
+
     def price(self, usage: Usage) -> float | None:
         """Return the cost of a request; None if it is unknown."""
         given = self._bounds.price

@@ -15,7 +15,7 @@ from skillbelt.errors import ConfigError
 from skillbelt.evals.answer_log import AnswerLog
 from skillbelt.evals.cache import key_of, skill_key
 from skillbelt.evals.cases import TaskCase
-from skillbelt.evals.checks import Grade, decide
+from skillbelt.evals.checks import EvalEvidence, Grade, decide
 from skillbelt.evals.conversation import ConversationRunner, EvalConversation, read_conversation
 from skillbelt.evals.judge import NOT_GRADED, judge
 from skillbelt.evals.outcome import (
@@ -102,6 +102,7 @@ async def run_tasks(
     _require_files(cases, skill, limits)
     keys = {id(side): skill_key(side.skill) if side.skill else "none"
             for each in sides.values() for side in each}  # fmt: skip
+    offered = {id(side): side.talker.offered for each in sides.values() for side in each}
     jobs = [
         _Job(case=case, eval_id=place, number=number, model=model, side=side)
         for number in range(1, plan.repeats + 1)
@@ -131,8 +132,11 @@ async def run_tasks(
                 plan.cache.put(key, talk.document())
                 log.remove()
         case = job.case if job.side.skill else _drop_use_checks(job.case)
-        cost = job.side.talker.price(Usage(talk.input_tokens, talk.output_tokens))
-        grades, unjudged = await _grade(case, talk, skill, plan, judge_by, cost)
+        seen = talk.evidence()._replace(
+            cost=job.side.talker.price(Usage(talk.input_tokens, talk.output_tokens)),
+            offered=offered[id(job.side)],
+        )
+        grades, unjudged = await _grade(case, talk, seen, skill, plan, judge_by)
         made = TaskRun(
             case=job.case,
             number=job.number,
@@ -185,10 +189,10 @@ def _file_key(path: str) -> str:
 async def _grade(
     case: TaskCase,
     talk: EvalConversation,
+    seen: EvalEvidence,
     skill: Skill,
     plan: EvalPlan,
     judge_by: ConversationRunner | None,
-    cost: float | None,
 ) -> tuple[tuple[Grade, ...], bool]:
     """Decide the checks first; then the sentences, by a judge if there is one.
 
@@ -198,7 +202,6 @@ async def _grade(
         reason = f"{talk.ended}: {talk.error}" if talk.error else talk.ended
         texts = (*(one.text for one in case.checks), *case.expectations, *case.ungraded)
         return tuple(Grade(text, None, one_line(reason)) for text in texts), False
-    seen = talk.evidence()._replace(cost=cost)
     grades = await asyncio.to_thread(
         lambda: [decide(one, seen, skill.files) for one in case.checks]
     )
