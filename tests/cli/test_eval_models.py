@@ -925,3 +925,15 @@ def test_a_diff_of_descriptions_shows_which_sentence_changed(skills: Tree) -> No
 
 def test_versions_of_different_skills_are_wrong_usage(skills: Tree) -> None:
     assert skills.run("eval", "diff", "csv-report", "images").exit_code == 2
+
+
+def test_whether_the_skill_was_used_does_not_decide_the_comparison(skills: Tree) -> None:
+    expect = {"contains": "rows=3", "skill_used": "csv-report"}
+    skills.write(
+        f"{SKILLS}/csv-report/evals/evals.json", json.dumps([{"prompt": "a csv", "expect": expect}])
+    )
+    with serving(lambda _: said("rows=3")) as server:
+        document = evaluate(skills, server, "run", "--output", str(skills.path("out")))
+    assert rates(document)["passed"] == 0.5
+    [pair] = document["pairs"]
+    assert (pair["with"], pair["without"]) == (1.0, 1.0)

@@ -269,6 +269,8 @@ def _compare(runs: Sequence[TaskRun]) -> tuple[list[dict[str, object]], list[dic
         rows: list[tuple[float, float]] = []
         for eval_id in dict.fromkeys(one.eval_id for one in runs):
             mine = [one for one in runs if (one.model, one.eval_id) == (model, eval_id)]
+            if any(one.configuration == "without_skill" for one in mine):
+                mine = list(map(_keep_shared, mine))
             first = _average([one for one in mine if one.configuration == "with_skill"])
             second = _average([one for one in mine if one.configuration != "with_skill"])
             if first is None or second is None:
@@ -286,6 +288,14 @@ def _compare(runs: Sequence[TaskRun]) -> tuple[list[dict[str, object]], list[dic
 def _average(runs: Sequence[TaskRun]) -> float | None:
     found = [rate for one in runs if (rate := one.pass_rate) is not None]
     return sum(found) / len(found) if found else None
+
+
+def _keep_shared(run: TaskRun) -> TaskRun:
+    """Return the run without the grades of checks that only the side with the skill has."""
+    own = {one.text for one in run.case.checks} - {
+        one.text for one in _drop_use_checks(run.case).checks
+    }
+    return run._replace(grades=tuple(one for one in run.grades if one.text not in own))
 
 
 def _warn(
