@@ -128,6 +128,8 @@ def run(options: Options, progress: Progress) -> Report:
         result = Report(rounds=options.rounds)
         if options.bars:
             result = _own(options, scratch, progress)
+        progress.done()
+        print(report.text(result), flush=True)  # others may take as long as all that
         if options.peers:
             result = result._replace(peers=tuple(_peers(options, progress)))
     return result
@@ -333,7 +335,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         result = run(options, progress)
     finally:
         progress.done()
-    print(report.text(result))
+    if result.peers:
+        print("\n" + report.text(result, only_peers=True))
     if given.json:
         report.write_json(result, given.json)
     if given.markdown:

@@ -184,10 +184,11 @@ def _memory_gb() -> float:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
 
 
-def text(report: Report) -> str:
-    """The tables for a terminal."""
-    parts = [machine()]
-    for table in (bars_table(report), sizes_table(report), peers_table(report)):
+def text(report: Report, *, only_peers: bool = False) -> str:
+    """The tables for a terminal; `only_peers`: the one that follows the others."""
+    own = () if only_peers else (bars_table(report), sizes_table(report))
+    parts = [] if only_peers else [machine()]
+    for table in (*own, peers_table(report)):
         if table[1]:
             parts.append(_aligned(table))
     return "\n\n".join(parts)
