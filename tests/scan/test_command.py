@@ -161,6 +161,9 @@ def test_accepted_findings_need_a_reason_and_hold_for_one_content(
     assert {one["reason"] for one in document["skills"][0]["suppressed"]} == {"a test of ours"}
     Path(folder, "more.txt").write_text("more", "utf-8")
     assert main(["scan", folder]) == 1
+    assert "accepted for other content, which does not count here: a test of ours" in (
+        capsys.readouterr().out
+    )
 
 
 def test_a_rule_that_accepts_nothing_is_named(

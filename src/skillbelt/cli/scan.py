@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 
 from skillbelt import __version__
@@ -29,7 +29,13 @@ from skillbelt.install.fetching import open_source
 from skillbelt.install.revisions import export_revision, find_revision
 from skillbelt.install.source_syntax import parse_typed
 from skillbelt.records import NamedTuple
-from skillbelt.scan.accepted import AcceptedRule, accept, check_rule, read_accepted
+from skillbelt.scan.accepted import (
+    AcceptedRule,
+    accept,
+    accepted_file,
+    check_rule,
+    read_accepted,
+)
 from skillbelt.scan.inspector import SkillInspector
 from skillbelt.scan.report import (
     LEVELS,
@@ -37,7 +43,14 @@ from skillbelt.scan.report import (
     report_rules,
     to_diagnostics,
 )
-from skillbelt.scan.values import KINDS, CapabilityStatement, FindingKind, ScannedSkill, at_level
+from skillbelt.scan.values import (
+    KINDS,
+    CapabilityStatement,
+    Finding,
+    FindingKind,
+    ScannedSkill,
+    at_level,
+)
 from skillbelt.settings import Settings, load_settings
 from skillbelt.store import open_store
 from skillbelt.text import one_line
@@ -120,7 +133,7 @@ def run(args: argparse.Namespace) -> int:
         progress("")
     for rule in sorted(missing):
         say(f"skillbelt: nothing was accepted for {rule}: no finding is of that rule", args)
-    _show(results, form, args)
+    _show(results, form, args, (*read_accepted(accepted_file(settings.state_dir)), *more))
     return 1 if any(one.scanned.level == "block" for one in results) else 0
 
 
@@ -229,7 +242,12 @@ def _fetch(
 # Output
 
 
-def _show(results: Sequence[ScanResult], form: str, args: argparse.Namespace) -> None:
+def _show(
+    results: Sequence[ScanResult],
+    form: str,
+    args: argparse.Namespace,
+    accepted: Sequence[AcceptedRule],
+) -> None:
     level: FindingKind = args.level or ("note" if form in ("json", "sarif") else "ask")
     shown = [
         one._replace(scanned=one.scanned._replace(findings=at_level(one.scanned.findings, level)))
@@ -246,12 +264,16 @@ def _show(results: Sequence[ScanResult], form: str, args: argparse.Namespace) ->
             for said in to_diagnostics(one.scanned, one.folder):
                 print(annotation(said, _make_relative(said)))
     else:
-        _print(results, shown, args)
+        _print(results, shown, args, {(one.skill, one.rule): one.reason for one in accepted})
 
 
 def _print(
-    results: Sequence[ScanResult], shown: Sequence[ScanResult], args: argparse.Namespace
+    results: Sequence[ScanResult],
+    shown: Sequence[ScanResult],
+    args: argparse.Namespace,
+    accepted: Mapping[tuple[str, str], str],
 ) -> None:
+    """Print the results; `accepted` are the reasons that were given for any content."""
     for before, after in zip(results, shown, strict=True):
         scanned = after.scanned
         level = before.scanned.level
@@ -260,11 +282,7 @@ def _print(
             continue
         print(f"{one_line(scanned.name)}: {LEVELS[level]}")
         for one in scanned.findings:
-            place = f"{one.path}:{one.line}" if one.line else one.path
-            print_words(
-                f"  {one.kind} {one.rule}: {one_line(place)}: {one_line(one.message)}", "    "
-            )
-            print_words(f"    {one_line(one.remedy)}", "    ")
+            _print_finding(one, accepted.get((scanned.name, one.rule), ""))
         asked = [one for one in before.scanned.findings if one.kind == "ask"]
         if asked and not any(one.kind == "ask" for one in scanned.findings):
             print(f"  {count(len(asked), 'finding')} to review: --level ask shows them")
@@ -277,6 +295,16 @@ def _print(
                 print_words(f"  not seen     {one_line(missed)}", " " * 15)
     if not args.quiet:
         print(_summarize(results))
+
+
+def _print_finding(one: Finding, lapsed: str) -> None:
+    """Print a finding; `lapsed` is the reason why one was accepted for other content."""
+    place = f"{one.path}:{one.line}" if one.line else one.path
+    print_words(f"  {one.kind} {one.rule}: {one_line(place)}: {one_line(one.message)}", "    ")
+    print_words(f"    {one_line(one.remedy)}", "    ")
+    if lapsed:
+        told = f"accepted for other content, which does not count here: {one_line(lapsed)}"
+        print_words(f"    {told}", "    ")
 
 
 def _summarize(results: Sequence[ScanResult]) -> str:
