@@ -283,7 +283,8 @@ def _peer(
         try:
             for size in sizes:
                 progress(f"{peer.label}, {kind} tree of {size:,}")
-                taken = series(subject, tree.ensure(kind, size), rounds, cpu_seconds=PEER_SECONDS)
+                some = min(rounds, LARGE_ROUNDS) if size >= BASE else rounds
+                taken = series(subject, tree.ensure(kind, size), some, cpu_seconds=PEER_SECONDS)
                 measured.append((size, taken))
         except Stopped as error:
             note = f"{kind} tree of {size:,}: {_short(str(error))}"

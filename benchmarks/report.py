@@ -256,7 +256,8 @@ def _rounds(report: Report) -> str:
     rounds = f"Median of {report.rounds} rounds" if report.rounds > 1 else "One round"
     fewer = [row for row in report.sizes if len(row.cold.pairs) < report.rounds]
     if fewer:
-        rounds += f" ({len(fewer[0].cold.pairs)} with {fewer[0].size:,} skills)"
+        rounds += f" ({len(fewer[0].cold.pairs)} with {fewer[0].size:,} skills"
+        rounds += ", and with 10,000 of others)" if report.peers else ")"
     return f"{rounds} after a warm-up, every run with a floor of its own."
 
 
