@@ -20,7 +20,7 @@ from skillbelt.evals.last_results import LastResult
 from skillbelt.format.skill import Skill
 from skillbelt.permission.judging import judge_by_rules
 from skillbelt.scan.inspector import SkillInspector
-from skillbelt.scan.report import describe_level, summarize_findings
+from skillbelt.scan.report import describe_level
 from skillbelt.scan.values import ScannedSkill
 from skillbelt.settings import Settings
 from skillbelt.store import open_store
@@ -48,22 +48,16 @@ def run(args: argparse.Namespace) -> int:
     diagnostics = [*find_problems(skill), *listing.diagnostics]
     switches = catalog.settings.for_skill(skill.name)
     measured = find_results(skill, catalog.settings)
-    scanned = _scan(skill, catalog.settings)
     if args.json:
         ruled, denied = judge_by_rules(catalog.settings, [skill])
         document = describe_skill(skill, listing, [*diagnostics, *ruled], switches)
         evals = [one.document() for one in measured]
         print_json(
-            {
-                **document,
-                "denied": skill.name in denied,
-                "client": client,
-                "evaluations": evals,
-                "scan": {"level": scanned.level, "summary": summarize_findings(scanned.findings)},
-            }
+            {**document, "denied": skill.name in denied, "client": client, "evaluations": evals}
         )
     else:
-        _print(skill, listing, diagnostics, client, switches, describe_level(scanned))
+        scan = describe_level(_scan(skill, catalog.settings))
+        _print(skill, listing, diagnostics, client, switches, scan)
         _print_results(measured)
     return 0
 
