@@ -38,7 +38,7 @@ _PLACEHOLDERS = Lazy(
 
 
 class _SecretKind(NamedTuple):
-    """A kind of secret: its name, a text that each one contains, and its pattern."""
+    """A kind of secret: its name, a part of a word that each one contains, and its pattern."""
 
     name: str
     hint: bytes
@@ -70,10 +70,10 @@ _SECRETS = (
     _secret("a token of Hugging Face", "hf_", r"hf_[A-Za-z]{34}(?![A-Za-z0-9])"),
     _secret("a token of npm", "npm_", r"npm_[A-Za-z0-9]{36}(?![A-Za-z0-9])"),
     _secret("a token of PyPI", "pypi-AgEI", r"pypi-AgEIcHlwaS5vcmc[A-Za-z0-9_-]{50,300}"),
-    _secret("an API key of SendGrid", "SG.", r"SG\.[A-Za-z0-9_-]{22}\.[A-Za-z0-9_-]{43}"),
+    _secret("an API key of SendGrid", "SG", r"SG\.[A-Za-z0-9_-]{22}\.[A-Za-z0-9_-]{43}"),
     _secret(
         "a private key",
-        "PRIVATE KEY",
+        "PRIVATE",
         r"-----BEGIN (?:[A-Z]{2,9} )?PRIVATE KEY-----\s+[A-Za-z0-9+/=\s]{100}",
     ),
 )
@@ -150,10 +150,13 @@ def _find_secrets(data: bytes, path: str) -> Iterator[Diagnostic]:
         yield finding("secret-in-text", path, line, f"the text holds {what}")
 
 
-def find_secrets(data: bytes) -> Iterator[tuple[int, str]]:
-    """Yield the line of each secret in a text, and what it is."""
+def find_secrets(data: bytes, words: bytes = b"") -> Iterator[tuple[int, str]]:
+    """Yield the line of each secret in a text, and what it is.
+
+    `words` are those of the text, each once, which are searched in less time.
+    """
     for name, hint, form in _SECRETS:
-        for match in form.finditer(data) if hint in data else ():
+        for match in form.finditer(data) if hint in (words or data) else ():
             value = match[0]
             private = value.startswith(b"-----")
             if _EXAMPLE.search(value) or (not private and _entropy(value) < _LEAST_ENTROPY):
