@@ -190,6 +190,8 @@ def list_words(text: str) -> bytes:
     """Return each word of a text once, with its hyphens: to search many takes less time there."""
     data = text.encode("utf-8", "surrogatepass")
     return data if len(data) < _MIN_LISTED else b" ".join(set(data.translate(_IN_WORDS).split()))
+
+
 # In a language that is not parsed: a request, and a value that is run as code.
 _FETCHES = Lazy(
     r"(?i)\b(?:http\.(?:request|get)\(|reqwest::|net::http|uri\.open|lwp::|curl_exec"
@@ -200,6 +202,14 @@ _RUNS_VALUE = Lazy(
     r"|command::new\(\s{0,9}\"(?:/bin/)?(?:ba|z|da)?sh\"\s{0,9}\)\s{0,9}\.arg\(\s{0,9}\"-c\""
     r"|eval\(?\s{0,9}\$\w|getruntime\(\)\.exec\(\s{0,9}[a-z])"
 )
+# Each match of the patterns for requests has one of these.
+_FETCHING = (
+    "http", "reqwest::", "uri.open", "lwp::", "curl_exec", "file_get_c", "msxml2.", "urlsess",
+)  # fmt: skip
+_SENDING = (
+    "http", "curl", "wget", "invoke-", "requests.p", "urlopen", "fetch(", "axios", "uploads",
+    "uploadf", "sendbeacon", "post(", "lwp::",
+)  # fmt: skip
 _OTHER_READS = frozenset(("credential", "history"))
 _SERVICE_READS = frozenset(("service", "settings"))
 _BETWEEN_PARTS = Lazy(r"['\"][ \t]{0,9},[ \t]{0,9}['\"]")
@@ -245,7 +255,7 @@ def search_code(text: str, line: int, ledger: Ledger, *, parsed: bool) -> None:
     if blob is not None:
         _judge_blob(blob, text, line, ledger)
     if not parsed:
-        _search_unparsed(text, line, ledger)
+        _search_unparsed(text, folded, line, ledger)
 
 
 def search_plainly(text: str, line: int, ledger: Ledger) -> None:
@@ -352,12 +362,13 @@ def _judge_blob(blob: re.Match[str], text: str, line: int, ledger: Ledger) -> No
     ledger.find("opaque-payload", at, f"{len(blob[0]):,} characters", None if runs else "note")
 
 
-def _search_unparsed(text: str, line: int, ledger: Ledger) -> None:
+def _search_unparsed(text: str, folded: str, line: int, ledger: Ledger) -> None:
     """Note hosts and paths, and credentials in a text that also sends."""
     ledger.names_url(text, line)
-    if _FETCHES.search(text) and (runs := _RUNS_VALUE.search(text)):
+    fetches = any(word in folded for word in _FETCHING) and _FETCHES.search(text)
+    if fetches and (runs := _RUNS_VALUE.search(text)):
         ledger.find("fetch-and-run", line + text.count("\n", 0, runs.start()), runs[0], "ask")
-    sink = _SINK.search(text)
+    sink = _SINK.search(text) if any(word in folded for word in _SENDING) else None
     if sink and (all_of_them := _ALL_VARIABLES.search(text)):
         number = line + text.count("\n", 0, all_of_them.start())
         ledger.find("environment-to-network", number, all_of_them[0], "ask")

@@ -239,13 +239,15 @@ def _find_matching(found: Sequence[_Plan], plain: str) -> Sequence[_Plan]:
     parts = _PARTS.split(plain) if found else []
     if len(parts) < 2:
         return found
-    matching = {one for one in found if one[0].spans or not one[1]}
-    for part in parts:
-        likely = [one for one in _choose(_find_bits(part.lower())) if one not in matching]
-        if likely and (likely := [one for one in likely if one in found]):
+    # The bits of a pattern, which are its own, are compared faster than the pattern.
+    wanted = {needed for one, needed in found if needed and not one.spans}
+    for part in parts if wanted else ():
+        seen = _find_bits(part.lower())
+        likely = [one for one in _choose(seen) if one[1] in wanted] if seen else ()
+        if likely:
             folded = _split_sentences(part)
-            matching.update(one for one in likely if one[0].form.search(folded))
-    return [one for one in found if one in matching]
+            wanted.difference_update([bits for one, bits in likely if one.form.search(folded)])
+    return [one for one in found if one[1] not in wanted]
 
 
 def _try_patterns(
@@ -376,9 +378,29 @@ def _find_odd_lines(text: str) -> list[int]:
     if _has_spaced_run(text):
         _mark_lines(_SPACED_HINT, text, odd)
     elif "_" in text:  # it is a letter behind a sign, and a sign elsewhere
-        lines = text.split("\n")
-        odd.update(n for n, one in enumerate(lines) if _has_pair(one) and _SPACED_HINT.search(one))
+        _mark_spaced_lines(text, odd)
     return sorted(odd)
+
+
+def _mark_spaced_lines(text: str, lines: set[int]) -> None:
+    """Add the lines of words with a sign between their letters, of which one is `_`."""
+    data = text.encode("latin-1", "replace").translate(_SIGNS_BEFORE)
+    for pair in (b"\1\2", b"\2\2"):
+        counted = line = 0
+        at = data.find(pair)
+        while at >= 0:
+            if _SPACED_HINT.search(text, max(at - _SPACED_CHARS, 0), at + _SPACED_CHARS):
+                line += text.count("\n", counted, at)
+                lines.add(line)
+                counted, end = at, text.find("\n", at)
+                at = end if end >= 0 else len(text)
+            at = data.find(pair, at + 1)
+
+
+# Signs between words; `_` behind one of them is a letter.
+_SIGNS_BEFORE = bytes(1 if code in b" .-*" else 2 if code == 95 else 0 for code in range(256))
+# More characters than the pattern for such words looks at.
+_SPACED_CHARS = 9
 
 
 def _has_markup_inside(text: str) -> bool:
@@ -440,6 +462,9 @@ class _WordBits(dict[str, int]):
 def _bits_of(word: str) -> int:
     if word.isalnum():
         return _bits_of_part(word)
+    if word.replace("_", "").isalnum():
+        parts = {word, *filter(None, word.split("_"))}
+        return reduce(or_, map(_bits_of_part, parts))
     bits = _bits_of_part("@") if "@" in word else 0
     for part in {*_WORDS.findall(word), *_WORDS.findall(word.replace("_", " "))}:
         bits |= _bits_of_part(part)
