@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import lru_cache
 
 from skillbelt.records import NamedTuple
 from skillbelt.scan.addresses import classify, find_urls, is_installer
@@ -165,33 +164,19 @@ _SINK = Lazy(
     r"|lwp::useragent|net::http)"
 )
 # Parts that needed words share: most texts have none of them.
-_SHARED = ("eval", "sock", "runin", "/inet", "array_", "registry", "storage", "env", "set-")
+_SHARED = ("eval", "sock", "::", "runin", "/inet", "array_", "registry", "storage", "env", "set-")
 
 
 def _group_words() -> dict[str, list[str]]:
-    """Return the words that patterns need, below a part that is inside of a word of the text."""
+    """Return the words that patterns need, below the part that they share with others."""
     found: dict[str, list[str]] = {}
     for word in dict.fromkeys(word for pattern in _ANYWHERE for word in pattern.needs):
         part = next((part for part in _SHARED if part in word), word)
-        found.setdefault(max(re.split(r"[^\w-]", part), key=len), []).append(word)
+        found.setdefault(part, []).append(word)
     return found
 
 
 _NEEDED = tuple(_group_words().items())
-_IN_WORDS = bytes(
-    code if code > 127 or chr(code).isalnum() or code in b"_-" else 32 for code in range(256)
-)
-# Below this, a text is searched as fast as its words.
-_MIN_LISTED = 1_000
-
-
-@lru_cache(maxsize=4)
-def list_words(text: str) -> bytes:
-    """Return each word of a text once, with its hyphens: to search many takes less time there."""
-    data = text.encode("utf-8", "surrogatepass")
-    return data if len(data) < _MIN_LISTED else b" ".join(set(data.translate(_IN_WORDS).split()))
-
-
 # In a language that is not parsed: a request, and a value that is run as code.
 _FETCHES = Lazy(
     r"(?i)\b(?:http\.(?:request|get)\(|reqwest::|net::http|uri\.open|lwp::|curl_exec"
@@ -274,8 +259,7 @@ _SIGNATURES = (".yar", ".yara", ".rules")
 def _search_anywhere(
     text: str, folded: str, line: int, ledger: Ledger, *, at_most: FindingKind = "block"
 ) -> None:
-    known = list_words(text).decode("utf-8", "surrogatepass").lower()
-    there = {word for part, words in _NEEDED if part in known for word in words if word in folded}
+    there = {word for part, words in _NEEDED if part in folded for word in words if word in folded}
     for one in _ANYWHERE if there else ():
         if there.isdisjoint(one.needs) or not any(word in folded for word in one.also):
             continue
@@ -324,7 +308,7 @@ _HIDDEN_NAMES = frozenset(
 
 def find_composed(folded: str) -> Iterator[tuple[str, int]]:
     """Yield names of functions that run or fetch and that a text puts together, with lines."""
-    ordered = _PARTS_IN_ORDER.finditer(folded) if "-f" in folded else iter(())
+    ordered = _PARTS_IN_ORDER.finditer(folded) if "}{" in folded and "-f" in folded else iter(())
     for match, line in number_lines(ordered, folded):
         parts = re.findall(r"['\"]([^'\"]+)['\"]", match[3])
         order = [int(one) for one in re.findall(r"\d", match[2])]

@@ -105,10 +105,11 @@ _WORDS = Lazy(r"\w[\w'-]*")
 _REST_OF_WORD = Lazy(r"[^\s\"'`)<>]{0,200}")
 _ENTITY = Lazy(r"&#?\w")
 # All but plain letters and the signs that people write between words.
-_ODD = Lazy(
-    "[^\x00-\x7f‘’“”‐‑–—…•·→←↑↓↔⇒×≈≠≥≤±°§✓✔✗✘✅❌⚠★│┌┐└┘├┤┬┴┼─▶▼●○■□\ufe0f]"
-    r"|(?<=\w)\ufe0f|\ufe0f(?=\w)"
-)
+_USUAL_SIGNS = "‘’“”‐‑–—…•·→←↑↓↔⇒×≈≠≥≤±°§✓✔✗✘✅❌⚠★│┌┐└┘├┤┬┴┼─▶▼●○■□"
+_SELECTOR = "\ufe0f"
+_ODD = Lazy(rf"[^\x00-\x7f{_USUAL_SIGNS}{_SELECTOR}]|(?<=\w){_SELECTOR}|{_SELECTOR}(?=\w)")
+_NOT_ODD = frozenset(_USUAL_SIGNS)
+_ASCII = bytes(range(128))
 _OTHER_SCRIPT = Lazy(
     "[\u0400-\u052f\u0590-\u06ff\u0900-\u097f\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]"
 )
@@ -173,7 +174,7 @@ def read_prose(text: str, line: int, ledger: Ledger) -> None:
         return
     ledger.spend(1 + len(text) // 200)
     ascii_only = text.isascii()
-    quick = (ascii_only or not _ODD.search(text)) and not _is_disguised(text)
+    quick = (ascii_only or not _has_odd(text)) and not _is_disguised(text)
     plain = _straighten(text)
     folded = plain.lower() if quick else fold(text)
     seen = _find_bits(folded)
@@ -369,9 +370,16 @@ def _straighten(text: str) -> str:
 
 def _find_odd_lines(text: str) -> list[int]:
     odd: set[int] = set()
-    if not text.isascii():
+    signs = _find_signs(text)
+    if len(signs) > _FEW_SIGNS:
         lines = text.split("\n")
         odd.update(n for n, one in enumerate(lines) if not one.isascii() and _ODD.search(one))
+    else:
+        for sign in signs:
+            if sign == _SELECTOR:
+                _mark_lines(_ODD, text, odd)
+            else:
+                _mark_lines_of(sign, text, odd)
     for sign, form in _DISGUISES:
         if sign and sign in text and (form is not _INSIDE or _has_markup_inside(text)):
             _mark_lines(form, text, odd)
@@ -380,6 +388,23 @@ def _find_odd_lines(text: str) -> list[int]:
     elif "_" in text:  # it is a letter behind a sign, and a sign elsewhere
         _mark_spaced_lines(text, odd)
     return sorted(odd)
+
+
+# Signs that are looked for one by one.
+_FEW_SIGNS = 8
+
+
+def _find_signs(text: str) -> set[str]:
+    """Return the characters of a text that may be odd, each once."""
+    if text.isascii():
+        return set()
+    data = text.encode("utf-8", "surrogatepass").translate(None, _ASCII)
+    return set(data.decode("utf-8", "surrogatepass")) - _NOT_ODD
+
+
+def _has_odd(text: str) -> bool:
+    signs = _find_signs(text)
+    return bool(signs) and (signs != {_SELECTOR} or _ODD.search(text) is not None)
 
 
 def _mark_spaced_lines(text: str, lines: set[int]) -> None:
@@ -428,6 +453,16 @@ def _mark_lines(form: re.Pattern[str], text: str, lines: set[int]) -> None:
         if end < 0:
             return
         at, line = end + 1, line + 1
+
+
+def _mark_lines_of(sign: str, text: str, lines: set[int]) -> None:
+    """Add the lines that have a sign."""
+    at, counted, line = text.find(sign), 0, 0
+    while at >= 0:
+        line += text.count("\n", counted, at)
+        lines.add(line)
+        counted, end = at, text.find("\n", at)
+        at = text.find(sign, end) if end >= 0 else -1
 
 
 def _separate_words(folded: str) -> str:

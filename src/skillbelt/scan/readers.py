@@ -24,7 +24,7 @@ from skillbelt.scan.markdown import (
     read_markdown,
     remote_images,
 )
-from skillbelt.scan.patterns import list_words, search_code, search_plainly
+from skillbelt.scan.patterns import search_code, search_plainly
 from skillbelt.scan.places import find_paths, place_class
 from skillbelt.scan.prose import Skim, fold, is_about_security, read_prose, read_skimmed
 from skillbelt.scan.values import KINDS
@@ -170,7 +170,7 @@ _QUESTIONS = Lazy(r"(?i)(?:^|/)(?:evals?|benchmarks?)/[^/]+\.jsonl?$")
 
 def _read_text_file(kind: str, text: str, ledger: Ledger) -> None:
     find_hidden_characters(text, ledger)
-    for line, what in find_secrets(text.encode("utf-8", "replace"), list_words(text)):
+    for line, what in find_secrets(text.encode("utf-8", "replace")):
         ledger.find("secret-in-text", line, what)
     if kind == "markdown":
         read_document(text, ledger)

@@ -124,9 +124,11 @@ _KEYS = ("credential", "service", "settings", "history")
 
 def _read_steps(text: str, line: int, ledger: Ledger) -> None:
     """Note a list of steps, one of which reads a file with keys and another one sends."""
+    if "://" not in text or not _may_send(text):
+        return
     paths = [
         (path, start)
-        for path, start in (find_paths(text) if "://" in text else ())
+        for path, start in find_paths(text)
         if path.startswith(_PLACES_OF_USERS) and place_class(path) in _KEYS
     ]
     if not paths:
@@ -152,6 +154,12 @@ def _read_steps(text: str, line: int, ledger: Ledger) -> None:
                 f"{path}, {near[0]}",
                 max(kind, "ask", key=KINDS.index),
             )
+
+
+def _may_send(text: str) -> bool:
+    """Whether a text has a word without which no step sends."""
+    folded = text.lower()
+    return any(one in folded for one in ("method", "body", "http_", "upload", "webhook", "send"))
 
 
 def _read_list_of_keys(text: str, line: int, ledger: Ledger) -> None:
