@@ -55,9 +55,9 @@ def judge_call(call: TracedCall, ledger: Ledger) -> Traced:
     find = _find_judge if len(call.name) < _MAX_KEPT_NAME else _find_judge.__wrapped__
     name, judge = find(call.name)
     if judge is not None:
-        if any(one.startswith("reflected:") for one in call.labels) and judge in _POWERS:
+        if judge in _POWERS and any(one.startswith("reflected:") for one in call.labels):
             ledger.find("reflective-call", call.line, name)
-        return judge(call._replace(name=name), ledger)
+        return judge(call if name == call.name else call._replace(name=name), ledger)
     labels = merge(call.every) | call.owner.labels
     return Traced(labels=_without_reflection(labels), name=f"{name}()")
 

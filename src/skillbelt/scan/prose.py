@@ -247,7 +247,9 @@ def _find_matching(found: Sequence[_Plan], plain: str) -> Sequence[_Plan]:
         likely = [one for one in _choose(seen) if one[1] in wanted] if seen else ()
         if likely:
             folded = _split_sentences(part)
-            wanted.difference_update([bits for one, bits in likely if one.form.search(folded)])
+            wanted.difference_update(
+                [bits for one, bits in likely if one.may_match(folded) and one.form.search(folded)]
+            )
     return [one for one in found if one[1] not in wanted]
 
 
@@ -296,6 +298,8 @@ def _find_sentences(folded: str) -> list[_Sentence]:
 def _search(
     one: ProsePattern, needed: int, folded: str, sentences: list[_Sentence], ledger: Ledger
 ) -> re.Match[str] | None:
+    if one.parts and not one.may_match(folded):
+        return None
     if one.spans or not sentences:
         ledger.spend(1 + len(folded) // 50)
         return one.form.search(folded)

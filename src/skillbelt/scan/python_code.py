@@ -291,7 +291,11 @@ class PythonReader:
         if depth > _MAX_DEPTH:
             self.ledger.miss("Python that is nested too deep")
             return UNKNOWN
-        method = _EXPRESSIONS.get(type(node))
+        kind = type(node)
+        if kind is ast.Name:  # a third of all expressions
+            found = self.names.get(node.id)  # type: ignore[attr-defined]
+            return found if found is not None else Traced(name=node.id)  # type: ignore[attr-defined]
+        method = _EXPRESSIONS.get(kind)
         if method is not None:
             made: Traced = method(self, node, depth + 1)
             if made.text in _POWER_NAMES and isinstance(node, _COMPOSED):
@@ -338,7 +342,7 @@ class PythonReader:
         name = f"{base.name}.{node.attr}" if base.name else f"?.{node.attr}"
         if name in ("os.environ", "process.env"):
             return Traced(name=name, labels=frozenset(("environment",)))
-        return base._replace(name=name, items=None)
+        return Traced(text=base.text, labels=base.labels, name=name)
 
     def _sequence(self, node: ast.List | ast.Tuple | ast.Set, depth: int) -> Traced:
         items = tuple(self.value(one, depth) for one in node.elts[:500])
