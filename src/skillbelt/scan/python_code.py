@@ -11,6 +11,7 @@ import ast
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from posixpath import dirname, join
 from typing import TYPE_CHECKING
 
@@ -291,11 +292,10 @@ class PythonReader:
         if depth > _MAX_DEPTH:
             self.ledger.miss("Python that is nested too deep")
             return UNKNOWN
-        kind = type(node)
-        if kind is ast.Name:  # a third of all expressions
-            found = self.names.get(node.id)  # type: ignore[attr-defined]
-            return found if found is not None else Traced(name=node.id)  # type: ignore[attr-defined]
-        method = _EXPRESSIONS.get(kind)
+        if isinstance(node, ast.Name):  # a third of all expressions
+            found = self.names.get(node.id)
+            return found if found is not None else _name_alone(node.id)
+        method = _EXPRESSIONS.get(type(node))
         if method is not None:
             made: Traced = method(self, node, depth + 1)
             if made.text in _POWER_NAMES and isinstance(node, _COMPOSED):
@@ -304,7 +304,8 @@ class PythonReader:
         parts = [
             self.value(child, depth + 1) for child in _children(node) if isinstance(child, ast.expr)
         ]
-        return Traced(labels=merge(parts))
+        labels = merge(parts)
+        return Traced(labels=labels) if labels else UNKNOWN
 
     def _judge_name(self, name: str, node: ast.expr) -> None:
         """Note the name of a function with power that is put together or decoded."""
@@ -325,10 +326,6 @@ class PythonReader:
         if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**12:
             return Traced(text=str(value))
         return UNKNOWN
-
-    def _name(self, node: ast.Name, depth: int) -> Traced:
-        found = self.names.get(node.id)
-        return found if found is not None else Traced(name=node.id)
 
     def _attribute(self, node: ast.Attribute, depth: int) -> Traced:
         return self._member(self.value(node.value, depth), node)
@@ -536,6 +533,19 @@ class PythonReader:
         return _fold_call(name, args)
 
 
+_MAX_KEPT_NAME = 100
+
+
+def _name_alone(name: str) -> Traced:
+    """Return the value of a name of which nothing else is known."""
+    return _keep_name(name) if len(name) < _MAX_KEPT_NAME else Traced(name=name)
+
+
+@lru_cache(maxsize=4096)
+def _keep_name(name: str) -> Traced:
+    return Traced(name=name)
+
+
 def _children(node: ast.AST) -> list[ast.AST]:
     """Return the nodes below a node, as `ast.iter_child_nodes` does in twice the time."""
     found: list[ast.AST] = []
@@ -693,7 +703,6 @@ def _starts_processes(node: ast.While) -> bool:
 _COMPOSED = (ast.BinOp, ast.JoinedStr, ast.Call)
 _EXPRESSIONS: dict[type[ast.expr], Callable[..., Traced]] = {
     ast.Constant: PythonReader._constant,
-    ast.Name: PythonReader._name,
     ast.Attribute: PythonReader._attribute,
     ast.List: PythonReader._sequence,
     ast.Tuple: PythonReader._sequence,
