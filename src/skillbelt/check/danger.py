@@ -38,7 +38,7 @@ _PLACEHOLDERS = Lazy(
 
 
 class _SecretKind(NamedTuple):
-    """A kind of secret: its name, a text that each one contains, and its pattern."""
+    """A kind of secret: its name, a part of a word that each one contains, and its pattern."""
 
     name: str
     hint: bytes
@@ -73,10 +73,16 @@ _SECRETS = (
     _secret("an API key of SendGrid", "SG.", r"SG\.[A-Za-z0-9_-]{22}\.[A-Za-z0-9_-]{43}"),
     _secret(
         "a private key",
-        "PRIVATE KEY",
+        "PRIVATE",
         r"-----BEGIN (?:[A-Z]{2,9} )?PRIVATE KEY-----\s+[A-Za-z0-9+/=\s]{100}",
     ),
 )
+# Hints of secrets that are no long word; all others have as many of these characters.
+_IN_SHORT_WORDS = (b"SG.", b"PRIVATE")
+_IN_SECRETS = bytes(code < 128 and (chr(code).isalnum() or code in b"_-") for code in range(256))
+_LEAST_SECRET = b"\1" * 20
+# The number of characters before a hint in a secret, -1 if it differs.
+_BEFORE = {b"k_live_": 1, b"PRIVATE": -1}
 _EXAMPLE = Lazy(
     rb"example|sample|dummy|fake|your|placeholder|redacted|test|1234567|abcdef|xxxx|0000|\.\.\.",
     re.IGNORECASE,
@@ -152,8 +158,10 @@ def _find_secrets(data: bytes, path: str) -> Iterator[Diagnostic]:
 
 def find_secrets(data: bytes) -> Iterator[tuple[int, str]]:
     """Yield the line of each secret in a text, and what it is."""
+    words = _find_long_words(data)
     for name, hint, form in _SECRETS:
-        for match in form.finditer(data) if hint in data else ():
+        is_there = hint in (data if hint in _IN_SHORT_WORDS else words)
+        for match in _find_all(hint, form, data) if is_there else ():
             value = match[0]
             private = value.startswith(b"-----")
             if _EXAMPLE.search(value) or (not private and _entropy(value) < _LEAST_ENTROPY):
@@ -161,6 +169,31 @@ def find_secrets(data: bytes) -> Iterator[tuple[int, str]]:
             # Only the beginning: more people read a report than the file.
             begin = "" if private else f" ({value[:7].decode('ascii')}…)"
             yield _line(data, match.start()), f"{name}{begin}"
+
+
+def _find_long_words(data: bytes) -> bytes:
+    """Return the words that may be a secret, with a blank between them."""
+    kinds = data.translate(_IN_SECRETS)
+    found: list[bytes] = []
+    at = kinds.find(_LEAST_SECRET)
+    while at >= 0:
+        end = kinds.find(b"\0", at)
+        end = end if end >= 0 else len(kinds)
+        found.append(data[at:end])
+        at = kinds.find(_LEAST_SECRET, end)
+    return b" ".join(found)
+
+
+def _find_all(hint: bytes, form: re.Pattern[bytes], data: bytes) -> Iterator[re.Match[bytes]]:
+    """Yield the matches of a pattern; the hint, with which most begin, is found faster."""
+    before = _BEFORE.get(hint, 0)
+    at = data.find(hint) if before >= 0 else -1
+    while at >= 0:
+        if match := form.match(data, max(at - before, 0)):
+            yield match
+        at = data.find(hint, match.end() if match else at + 1)
+    if before < 0:
+        yield from form.finditer(data)
 
 
 def _find_fetched(data: bytes, path: str) -> Iterator[Diagnostic]:

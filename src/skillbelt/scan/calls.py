@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from types import MappingProxyType
 
 from skillbelt.records import NamedTuple
@@ -51,18 +52,30 @@ Judge = Callable[[TracedCall, Ledger], Traced]
 
 def judge_call(call: TracedCall, ledger: Ledger) -> Traced:
     """Note what a call does; return what is known of its result."""
-    name = call.name.removeprefix("builtins.").removeprefix("__builtins__.")
-    name = name.removeprefix("node:").replace("fs/promises.", "fs.promises.", 1)
-    judge = _EXACT.get(name) or _by_method(name)
+    find = _find_judge if len(call.name) < _MAX_KEPT_NAME else _find_judge.__wrapped__
+    name, judge = find(call.name)
     if judge is not None:
-        if any(one.startswith("reflected:") for one in call.labels) and judge in _POWERS:
+        if judge in _POWERS and any(one.startswith("reflected:") for one in call.labels):
             ledger.find("reflective-call", call.line, name)
-        return judge(call._replace(name=name), ledger)
+        return judge(call if name == call.name else call._replace(name=name), ledger)
     labels = merge(call.every) | call.owner.labels
     return Traced(labels=_without_reflection(labels), name=f"{name}()")
 
 
+_MAX_KEPT_NAME = 100
+
+
+@lru_cache(maxsize=4096)
+def _find_judge(name: str) -> tuple[str, Judge | None]:
+    """Return the usual name of a function, and its judge if there is one."""
+    name = name.removeprefix("builtins.").removeprefix("__builtins__.")
+    name = name.removeprefix("node:").replace("fs/promises.", "fs.promises.", 1)
+    return name, _EXACT.get(name) or _by_method(name)
+
+
 def _without_reflection(labels: frozenset[str]) -> frozenset[str]:
+    if not labels:
+        return labels
     return frozenset(one for one in labels if not one.startswith("reflected:"))
 
 

@@ -104,9 +104,11 @@ _DIGITS = {
 }
 # A cheap test first: every text that spells something in numbers matches it.
 _NUMBERS = Lazy(r"(?:\b(?:0x)?[0-9a-fA-F]{2,8}[ ,:]{1,2}){12}")
-# A cheaper test: twelve such numbers have at least so many of these characters.
-_IN_NUMBERS = bytes(code in b"0123456789abcdefABCDEFx ,:" for code in range(256))
-_RUN_OF_NUMBERS = b"\1" * 36
+# A cheaper test: twelve such numbers have at least so many of these characters, without the last.
+_IN_NUMBERS = bytes(
+    1 if code in b" ,:" else 2 if code in b"0123456789abcdefABCDEFx" else 0 for code in range(256)
+)
+_RUN_OF_NUMBERS = b"\2" * 35
 # Lines of base64 below each other.
 _WRAPPED = Lazy(r"(?m)(?:^[ \t>]*[A-Za-z0-9+/]{16,200}={0,2}[ \t]*(?:\n|\Z)){2,400}+")
 # The second such line; a search for its first character is fast.
@@ -132,7 +134,12 @@ def find_spelled(text: str) -> Iterator[tuple[str, int]]:
 
 
 def _has_numbers(text: str) -> bool:
-    return has_run(text, _IN_NUMBERS, _RUN_OF_NUMBERS) and _NUMBERS.search(text) is not None
+    data = text.encode("utf-8", "surrogatepass").translate(_IN_NUMBERS)
+    if _RUN_OF_NUMBERS not in data.replace(b"\1", b"\2"):
+        return False
+    # Between numbers stand no more than two signs; long blanks are usual.
+    parts = data.replace(b"\1\1\1", b"\0").replace(b"\1", b"\2")
+    return _RUN_OF_NUMBERS in parts and _NUMBERS.search(text) is not None
 
 
 def has_run(text: str, table: bytes, run: bytes) -> bool:

@@ -200,7 +200,7 @@ _LANGUAGE_WORD = Lazy(r"\b(?:(python[\d.]{0,5}|pypy3?)|(node|bun|deno))\b")
 
 def find_code_words(text: str) -> Iterator[EmbeddedCode]:
     """Yield the code in lists of words of a JSON text: `["python3", "-c", "…"]`."""
-    for match, line in number_lines(_CODE_WORD.finditer(text), text):
+    for match, line in number_lines(_CODE_WORD.finditer(text) if '"-' in text else (), text):
         try:
             code = read_json(match[1])
         except ValueError:
@@ -270,10 +270,10 @@ def find_tex_commands(text: str) -> Iterator[tuple[str, int]]:
 
 # Keys of settings whose value is a command of a shell, and the mark of one in the lines below.
 _COMMAND_VALUE = Lazy(
-    r"(?m)^([ \t]*)(?:-[ \t]+)?[\"']?(?:run|script|shell|command|cmd|entry|inline|user_data"
+    r"\n([ \t]*)(?:-[ \t]+)?[\"']?(?:run|script|shell|command|cmd|entry|inline|user_data"
     r"|ansible\.builtin\.(?:shell|command)|(?:before|after)_script"
     r"|(?:postCreate|postStart|postAttach|onCreate|updateContent|initialize)Command)[\"']?"
-    r"[ \t]*[:=][ \t]*([^\n]{3,4000})$"
+    r"[ \t]*[:=][ \t]*([^\n]{3,4000})(?![^\n])"
 )
 _BLOCK_MARK = Lazy(r"(?:[|>][-+\d]{0,2}|<<-?~?[A-Z]{2,20})\s*\Z")
 _MAX_BLOCK_LINES = 400
@@ -281,8 +281,10 @@ _MAX_BLOCK_LINES = 400
 
 def find_command_values(text: str) -> Iterator[tuple[str, int]]:
     """Yield the commands behind keys of settings, with their lines counted from 0."""
-    lines = text.split("\n")
-    for match, line in number_lines(_COMMAND_VALUE.finditer(text), text):
+    whole = f"\n{text}"  # so that each line begins with a line break, which is fast to find
+    lines: list[str] = []
+    for match, line in number_lines(_COMMAND_VALUE.finditer(whole), whole):
+        lines = lines or text.split("\n")
         value = match[2].strip()
         if _BLOCK_MARK.match(value):
             block: list[str] = []

@@ -22,14 +22,23 @@ MAX_SEARCHED = 512 * 2**10
 
 
 class _CodePattern(NamedTuple):
+    """A pattern: each match has one of `needs`, one of `also`, and `most` characters if not 0."""
+
     rule: str
     kind: FindingKind
     needs: tuple[str, ...]
     form: re.Pattern[str]
+    also: tuple[str, ...] = ("",)
+    most: int = 0
 
 
-def _code(rule: str, kind: FindingKind, needs: str, form: str) -> _CodePattern:
-    return _CodePattern(rule, kind, tuple(needs.split()), Lazy(form, re.IGNORECASE))
+def _code(
+    rule: str, kind: FindingKind, needs: str, form: str, *, also: str = "", most: int = 0
+) -> _CodePattern:
+    others = tuple(also.split()) or ("",)
+    return _CodePattern(
+        rule, kind, tuple(needs.split()), Lazy(form, re.IGNORECASE), also=others, most=most
+    )
 
 
 # Hosts from which packages are usually installed.
@@ -53,7 +62,8 @@ _ANYWHERE = (
           r"(?:irm|iwr|invoke-restmethod|invoke-webrequest"
           r"|downloadstring)\b[^\n]{0,300}(?:\|\s*iex|\|\s*invoke-expression)"
           r"|(?:iex|invoke-expression)\b[^\n]{0,120}(?:irm|iwr|invoke-restmethod"
-          r"|invoke-webrequest|downloadstring|new-object net\.webclient)"),
+          r"|invoke-webrequest|downloadstring|new-object net\.webclient)",
+          also="irm iwr invoke-restmethod invoke-webrequest downloadstring net.webclient"),
     _code("fetch-and-run", "ask", "net::http uri.open file_get_contents lwp:: http.get curl_exec",
           r"\b(?:eval|assert|instance_eval|create_function|loadstring|load)\b[ (]{0,3}[^\n]{0,80}"
           r"(?:net::http\.|uri\.open\(|file_get_contents\(\s*['\"]https?:|lwp::simple|curl_exec\("
@@ -66,7 +76,7 @@ _ANYWHERE = (
           r"|open-uri)|(?:net::http\.get|uri\.open|open-uri)[\s\S]{0,250}"
           r"\b(?:instance|class|module)_eval\b"),
     _code("fetch-and-run", "ask", "eval",
-          r"\beval\b[ ({]{0,3}get ?\(? ?(?:qq?[{(/|]|['\"])https?:"),
+          r"\beval\b[ ({]{0,3}get ?\(? ?(?:qq?[{(/|]|['\"])https?:", most=22),
     _code("reverse-shell", "ask", "/inet/tcp/ /inet/udp/ /inet4/tcp/",
           r"/inet4?/(?:tcp|udp)/\d[\s\S]{0,400}?[^|&]\|[ \t]{0,9}getline"),
     _code("dynamic-code", "ask", "worker(",
@@ -78,7 +88,7 @@ _ANYWHERE = (
           r"(?:^|\n|\bset\s{1,9}|\bexport\s{1,9}|['\"])\s{0,9}(?:(?:global|install|user)\.)?(?:@[\w-]"
           r"{1,40}:)?(?:registry|(?:extra-)?index-url|npmRegistryServer|(?:PIP|UV)_(?:EXTRA_|DEFAULT_)?"
           r"INDEX_URL|NPM_CONFIG_REGISTRY)['\"]?\s{0,9}[=: ]\s{0,9}['\"]?https?://"
-          rf"(?!{_USUAL_INDEX})[\w.-]{{1,100}}"),
+          rf"(?!{_USUAL_INDEX})[\w.-]{{1,100}}", most=224),
     _code("fetch-and-run", "ask", "array_map call_user_func array_walk usort",
           r"\b(?:array_map|call_user_func(?:_array)?|array_walk|usort)\([^\n]{0,120}"
           r"(?:file_get_contents\(\s*['\"]https?:|curl_exec\()"),
@@ -93,21 +103,21 @@ _ANYWHERE = (
     _code("fetch-and-run", "ask", "source( include(",
           r"\bsource\(\s{0,9}(?:url\(\s{0,9})?['\"]https?://"
           r"|\binclude\(\s{0,9}(?:[\w.]{1,30}\()?(?:download\(\s{0,9})?['\"]https?://"),
-    _code("fetch-and-run", "ask", "new url( tourl() https.get",
+    _code("fetch-and-run", "ask", "url(",
           r"new url\(\s{0,9}['\"]https?://[^\n]{0,200}\.(?:text|openstream)\b[\s\S]{0,400}?"
-          r"(?:\.execute\(|\bevaluate\()"),
+          r"(?:\.execute\(|\bevaluate\()", most=646),
     # Classes and libraries that are loaded from bytes of the network
     _code("fetch-and-run", "ask", "assembly.load( loadfrombytes urlclassloader(",
           r"(?:getbytearrayasync|downloaddata|getstreamasync|openread|webclient)\b[\s\S]{0,800}?"
           r"\bassembly\]?(?:\.|::)load\(|\bassembly\]?(?:\.|::)load\([^\n]{0,200}(?:getbytearrayasync"
           r"|downloaddata|webclient)|\burlclassloader\([^\n]{0,120}https?://"),
-    _code("data-to-unknown-host", "ask", "to program",
-          r"\bto\s{1,9}program\s{1,9}'[^'\n]{0,200}https?://"),
-    _code("fetch-and-run", "ask", "from program",
-          r"\bfrom\s{1,9}program\s{1,9}'[^'\n]{0,40}\b(?:curl|wget)\b"),
+    _code("data-to-unknown-host", "ask", "program",
+          r"\bto\s{1,9}program\s{1,9}'[^'\n]{0,200}https?://", most=236),
+    _code("fetch-and-run", "ask", "program",
+          r"\bfrom\s{1,9}program\s{1,9}'[^'\n]{0,40}\b(?:curl|wget)\b", most=74),
     _code("secret-to-network", "ask", ".env",
           r"startswith\(\s{0,9}['\"]\.env['\"]\s{0,9}\)[\s\S]{0,300}?readfile[\s\S]{0,400}?"
-          r"(?:\bfetch\(|\baxios\b|\brequest\()"),
+          r"(?:\bfetch\(|\baxios\b|\brequest\()", most=752),
     _code("dynamic-code", "ask", "[scriptblock]",
           r"\[scriptblock\]::create\(\s{0,9}(?!['\"])[^\n]{1,200}"),
     _code("reflective-call", "ask", "[char[]]",
@@ -130,7 +140,7 @@ _ANYWHERE = (
     _code("destruction", "block", "remove-item format-volume /q",
           r"remove-item\b[^\n]{0,80}(?:\$home|\$env:userprofile"
           r"|c:\\)[\\/]?\*?\s[^\n]{0,60}-recurse|format-volume\b|\brd\s+/s\s+/q\s+(?:c:\\?"
-          r"|%userprofile%)"),
+          r"|%userprofile%)", also="remove-item format-volume c: %userprofile%"),
     _code("persistence", "ask", "schtasks currentversion -scheduledtask $profile",
           r"schtasks\s+/create|currentversion\\+run\b|(?:new|register)-scheduledtask\b|(?:add"
           r"|set)-content\b[^\n]{0,40}\$profile"),
@@ -144,7 +154,8 @@ _ANYWHERE = (
           r"unset\s+histfile|histfile=/dev/null|clear-eventlog|wevtutil\s+cl\b"),
     _code("environment-read", "ask", "env: (process.env)",
           r"(?:get-childitem|gci|dir)\s+env:[^\n]{0,80}(?:key|token|secret|pass)"
-          r"|object\.(?:keys|entries)\(process\.env\)[\s\S]{0,80}(?:key|token|secret|pass)"),
+          r"|object\.(?:keys|entries)\(process\.env\)[\s\S]{0,80}(?:key|token|secret|pass)",
+          also="get-childitem gci dir object."),
 )  # fmt: skip
 _SINK = Lazy(
     r"(?i)\b(?:curl|wget|invoke-webrequest|invoke-restmethod|requests\.(?:post|put)|http\.post"
@@ -152,7 +163,20 @@ _SINK = Lazy(
     r"|httpclient|uploadstring|uploadfile|sendbeacon|post\(|file_put_contents\(['\"]http"
     r"|lwp::useragent|net::http)"
 )
-_NEEDED = tuple(dict.fromkeys(word for pattern in _ANYWHERE for word in pattern.needs))
+# Parts that needed words share: most texts have none of them.
+_SHARED = ("eval", "sock", "::", "runin", "/inet", "array_", "registry", "storage", "env", "set-")
+
+
+def _group_words() -> dict[str, list[str]]:
+    """Return the words that patterns need, below the part that they share with others."""
+    found: dict[str, list[str]] = {}
+    for word in dict.fromkeys(word for pattern in _ANYWHERE for word in pattern.needs):
+        part = next((part for part in _SHARED if part in word), word)
+        found.setdefault(part, []).append(word)
+    return found
+
+
+_NEEDED = tuple(_group_words().items())
 # In a language that is not parsed: a request, and a value that is run as code.
 _FETCHES = Lazy(
     r"(?i)\b(?:http\.(?:request|get)\(|reqwest::|net::http|uri\.open|lwp::|curl_exec"
@@ -163,6 +187,14 @@ _RUNS_VALUE = Lazy(
     r"|command::new\(\s{0,9}\"(?:/bin/)?(?:ba|z|da)?sh\"\s{0,9}\)\s{0,9}\.arg\(\s{0,9}\"-c\""
     r"|eval\(?\s{0,9}\$\w|getruntime\(\)\.exec\(\s{0,9}[a-z])"
 )
+# Each match of the patterns for requests has one of these.
+_FETCHING = (
+    "http", "reqwest::", "uri.open", "lwp::", "curl_exec", "file_get_c", "msxml2.", "urlsess",
+)  # fmt: skip
+_SENDING = (
+    "http", "curl", "wget", "invoke-", "requests.p", "urlopen", "fetch(", "axios", "uploads",
+    "uploadf", "sendbeacon", "post(", "lwp::",
+)  # fmt: skip
 _OTHER_READS = frozenset(("credential", "history"))
 _SERVICE_READS = frozenset(("service", "settings"))
 _BETWEEN_PARTS = Lazy(r"['\"][ \t]{0,9},[ \t]{0,9}['\"]")
@@ -208,7 +240,7 @@ def search_code(text: str, line: int, ledger: Ledger, *, parsed: bool) -> None:
     if blob is not None:
         _judge_blob(blob, text, line, ledger)
     if not parsed:
-        _search_unparsed(text, line, ledger)
+        _search_unparsed(text, folded, line, ledger)
 
 
 def search_plainly(text: str, line: int, ledger: Ledger) -> None:
@@ -227,14 +259,36 @@ _SIGNATURES = (".yar", ".yara", ".rules")
 def _search_anywhere(
     text: str, folded: str, line: int, ledger: Ledger, *, at_most: FindingKind = "block"
 ) -> None:
-    there = {word for word in _NEEDED if word in folded}
-    for rule, kind, needs, form in _ANYWHERE if there else ():
-        if not there.isdisjoint(needs):
-            for match in form.finditer(text):
-                at = line + text.count("\n", 0, match.start())
-                chosen = max(_usual(match[0]) or kind, at_most, key=KINDS.index)
-                ledger.find(rule, at, match[0], chosen)
-                break
+    there = {word for part, words in _NEEDED if part in folded for word in words if word in folded}
+    for one in _ANYWHERE if there else ():
+        if there.isdisjoint(one.needs) or not any(word in folded for word in one.also):
+            continue
+        match = _search_near(one, text, folded) if one.most else one.form.search(text)
+        if match is not None:
+            at = line + text.count("\n", 0, match.start())
+            chosen = max(_usual(match[0]) or one.kind, at_most, key=KINDS.index)
+            ledger.find(one.rule, at, match[0], chosen)
+
+
+def _search_near(one: _CodePattern, text: str, folded: str) -> re.Match[str] | None:
+    """Return the first match of a pattern; only text near the words it needs is searched."""
+    if len(folded) != len(text):  # a letter became two in lower case, so the places would differ
+        return one.form.search(text)
+    start = end = 0
+    for at in sorted(at for word in one.needs for at in _find_all(word, folded)):
+        if at - one.most > end:
+            if end and (match := one.form.search(text, start, end)) is not None:
+                return match
+            start = at - one.most
+        end = at + one.most + 1
+    return one.form.search(text, max(start, 0), end) if end else None
+
+
+def _find_all(word: str, text: str) -> Iterator[int]:
+    at = text.find(word)
+    while at >= 0:
+        yield at
+        at = text.find(word, at + 1)
 
 
 # Names of PowerShell and PHP functions that a text puts together from parts.
@@ -254,7 +308,7 @@ _HIDDEN_NAMES = frozenset(
 
 def find_composed(folded: str) -> Iterator[tuple[str, int]]:
     """Yield names of functions that run or fetch and that a text puts together, with lines."""
-    ordered = _PARTS_IN_ORDER.finditer(folded) if "-f" in folded else iter(())
+    ordered = _PARTS_IN_ORDER.finditer(folded) if "}{" in folded and "-f" in folded else iter(())
     for match, line in number_lines(ordered, folded):
         parts = re.findall(r"['\"]([^'\"]+)['\"]", match[3])
         order = [int(one) for one in re.findall(r"\d", match[2])]
@@ -292,12 +346,13 @@ def _judge_blob(blob: re.Match[str], text: str, line: int, ledger: Ledger) -> No
     ledger.find("opaque-payload", at, f"{len(blob[0]):,} characters", None if runs else "note")
 
 
-def _search_unparsed(text: str, line: int, ledger: Ledger) -> None:
+def _search_unparsed(text: str, folded: str, line: int, ledger: Ledger) -> None:
     """Note hosts and paths, and credentials in a text that also sends."""
     ledger.names_url(text, line)
-    if _FETCHES.search(text) and (runs := _RUNS_VALUE.search(text)):
+    fetches = any(word in folded for word in _FETCHING) and _FETCHES.search(text)
+    if fetches and (runs := _RUNS_VALUE.search(text)):
         ledger.find("fetch-and-run", line + text.count("\n", 0, runs.start()), runs[0], "ask")
-    sink = _SINK.search(text)
+    sink = _SINK.search(text) if any(word in folded for word in _SENDING) else None
     if sink and (all_of_them := _ALL_VARIABLES.search(text)):
         number = line + text.count("\n", 0, all_of_them.start())
         ledger.find("environment-to-network", number, all_of_them[0], "ask")

@@ -105,10 +105,11 @@ _WORDS = Lazy(r"\w[\w'-]*")
 _REST_OF_WORD = Lazy(r"[^\s\"'`)<>]{0,200}")
 _ENTITY = Lazy(r"&#?\w")
 # All but plain letters and the signs that people write between words.
-_ODD = Lazy(
-    "[^\x00-\x7f‘’“”‐‑–—…•·→←↑↓↔⇒×≈≠≥≤±°§✓✔✗✘✅❌⚠★│┌┐└┘├┤┬┴┼─▶▼●○■□\ufe0f]"
-    r"|(?<=\w)\ufe0f|\ufe0f(?=\w)"
-)
+_USUAL_SIGNS = "‘’“”‐‑–—…•·→←↑↓↔⇒×≈≠≥≤±°§✓✔✗✘✅❌⚠★│┌┐└┘├┤┬┴┼─▶▼●○■□"
+_SELECTOR = "\ufe0f"
+_ODD = Lazy(rf"[^\x00-\x7f{_USUAL_SIGNS}{_SELECTOR}]|(?<=\w){_SELECTOR}|{_SELECTOR}(?=\w)")
+_NOT_ODD = frozenset(_USUAL_SIGNS)
+_ASCII = bytes(range(128))
 _OTHER_SCRIPT = Lazy(
     "[\u0400-\u052f\u0590-\u06ff\u0900-\u097f\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]"
 )
@@ -173,7 +174,7 @@ def read_prose(text: str, line: int, ledger: Ledger) -> None:
         return
     ledger.spend(1 + len(text) // 200)
     ascii_only = text.isascii()
-    quick = (ascii_only or not _ODD.search(text)) and not _is_disguised(text)
+    quick = (ascii_only or not _has_odd(text)) and not _is_disguised(text)
     plain = _straighten(text)
     folded = plain.lower() if quick else fold(text)
     seen = _find_bits(folded)
@@ -239,13 +240,17 @@ def _find_matching(found: Sequence[_Plan], plain: str) -> Sequence[_Plan]:
     parts = _PARTS.split(plain) if found else []
     if len(parts) < 2:
         return found
-    matching = {one for one in found if one[0].spans or not one[1]}
-    for part in parts:
-        likely = [one for one in _choose(_find_bits(part.lower())) if one not in matching]
-        if likely and (likely := [one for one in likely if one in found]):
+    # The bits of a pattern, which are its own, are compared faster than the pattern.
+    wanted = {needed for one, needed in found if needed and not one.spans}
+    for part in parts if wanted else ():
+        seen = _find_bits(part.lower())
+        likely = [one for one in _choose(seen) if one[1] in wanted] if seen else ()
+        if likely:
             folded = _split_sentences(part)
-            matching.update(one for one in likely if one[0].form.search(folded))
-    return [one for one in found if one in matching]
+            wanted.difference_update(
+                [bits for one, bits in likely if one.may_match(folded) and one.form.search(folded)]
+            )
+    return [one for one in found if one[1] not in wanted]
 
 
 def _try_patterns(
@@ -293,6 +298,8 @@ def _find_sentences(folded: str) -> list[_Sentence]:
 def _search(
     one: ProsePattern, needed: int, folded: str, sentences: list[_Sentence], ledger: Ledger
 ) -> re.Match[str] | None:
+    if one.parts and not one.may_match(folded):
+        return None
     if one.spans or not sentences:
         ledger.spend(1 + len(folded) // 50)
         return one.form.search(folded)
@@ -367,18 +374,62 @@ def _straighten(text: str) -> str:
 
 def _find_odd_lines(text: str) -> list[int]:
     odd: set[int] = set()
-    if not text.isascii():
+    signs = _find_signs(text)
+    if len(signs) > _FEW_SIGNS:
         lines = text.split("\n")
         odd.update(n for n, one in enumerate(lines) if not one.isascii() and _ODD.search(one))
+    else:
+        for sign in signs:
+            if sign == _SELECTOR:
+                _mark_lines(_ODD, text, odd)
+            else:
+                _mark_lines_of(sign, text, odd)
     for sign, form in _DISGUISES:
         if sign and sign in text and (form is not _INSIDE or _has_markup_inside(text)):
             _mark_lines(form, text, odd)
     if _has_spaced_run(text):
         _mark_lines(_SPACED_HINT, text, odd)
     elif "_" in text:  # it is a letter behind a sign, and a sign elsewhere
-        lines = text.split("\n")
-        odd.update(n for n, one in enumerate(lines) if _has_pair(one) and _SPACED_HINT.search(one))
+        _mark_spaced_lines(text, odd)
     return sorted(odd)
+
+
+# Signs that are looked for one by one.
+_FEW_SIGNS = 8
+
+
+def _find_signs(text: str) -> set[str]:
+    """Return the characters of a text that may be odd, each once."""
+    if text.isascii():
+        return set()
+    data = text.encode("utf-8", "surrogatepass").translate(None, _ASCII)
+    return set(data.decode("utf-8", "surrogatepass")) - _NOT_ODD
+
+
+def _has_odd(text: str) -> bool:
+    signs = _find_signs(text)
+    return bool(signs) and (signs != {_SELECTOR} or _ODD.search(text) is not None)
+
+
+def _mark_spaced_lines(text: str, lines: set[int]) -> None:
+    """Add the lines of words with a sign between their letters, of which one is `_`."""
+    data = text.encode("latin-1", "replace").translate(_SIGNS_BEFORE)
+    for pair in (b"\1\2", b"\2\2"):
+        counted = line = 0
+        at = data.find(pair)
+        while at >= 0:
+            if _SPACED_HINT.search(text, max(at - _SPACED_CHARS, 0), at + _SPACED_CHARS):
+                line += text.count("\n", counted, at)
+                lines.add(line)
+                counted, end = at, text.find("\n", at)
+                at = end if end >= 0 else len(text)
+            at = data.find(pair, at + 1)
+
+
+# Signs between words; `_` behind one of them is a letter.
+_SIGNS_BEFORE = bytes(1 if code in b" .-*" else 2 if code == 95 else 0 for code in range(256))
+# More characters than the pattern for such words looks at.
+_SPACED_CHARS = 9
 
 
 def _has_markup_inside(text: str) -> bool:
@@ -406,6 +457,16 @@ def _mark_lines(form: re.Pattern[str], text: str, lines: set[int]) -> None:
         if end < 0:
             return
         at, line = end + 1, line + 1
+
+
+def _mark_lines_of(sign: str, text: str, lines: set[int]) -> None:
+    """Add the lines that have a sign."""
+    at, counted, line = text.find(sign), 0, 0
+    while at >= 0:
+        line += text.count("\n", counted, at)
+        lines.add(line)
+        counted, end = at, text.find("\n", at)
+        at = text.find(sign, end) if end >= 0 else -1
 
 
 def _separate_words(folded: str) -> str:
@@ -440,6 +501,9 @@ class _WordBits(dict[str, int]):
 def _bits_of(word: str) -> int:
     if word.isalnum():
         return _bits_of_part(word)
+    if word.replace("_", "").isalnum():
+        parts = {word, *filter(None, word.split("_"))}
+        return reduce(or_, map(_bits_of_part, parts))
     bits = _bits_of_part("@") if "@" in word else 0
     for part in {*_WORDS.findall(word), *_WORDS.findall(word.replace("_", " "))}:
         bits |= _bits_of_part(part)

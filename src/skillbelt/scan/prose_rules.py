@@ -26,7 +26,8 @@ class ProsePattern(NamedTuple):
 
     `negatable` says that "never" before a match turns it into its opposite, `spans` that a match
     may begin in one sentence and end in another, `by_host` that a host that everyone knows, or that
-    the skill is about, makes it a note.
+    the skill is about, makes it a note. Each match has one text of each group of `parts`, which are
+    found in less time.
     """
 
     rule: str
@@ -36,6 +37,17 @@ class ProsePattern(NamedTuple):
     negatable: bool = True
     spans: bool = False
     by_host: bool = False
+    parts: tuple[tuple[str, ...], ...] = ()
+
+    def may_match(self, folded: str) -> bool:
+        """Whether a text has one part of each group."""
+        for group in self.parts:
+            for part in group:
+                if part in folded:
+                    break
+            else:
+                return False
+        return True
 
 
 def pattern(
@@ -46,6 +58,7 @@ def pattern(
     *,
     negatable: bool = True,
     by_host: bool = False,
+    parts: str = "",
 ) -> ProsePattern:
     """Return a pattern; line breaks in a form are for its reader alone."""
     squeezed = "".join([part.lstrip() for part in form.split("\n")])
@@ -61,6 +74,7 @@ def pattern(
         negatable=negatable,
         spans=any(span in squeezed for span in _SPANS),
         by_host=by_host,
+        parts=tuple(tuple(group.split()) for group in parts.split("&") if group),
     )
 
 
@@ -183,6 +197,20 @@ _TO_ADDRESS = (
     r"(?:(?<!go )(?<!refer )(?<!head )(?<!link )(?<!navigate )(?<!log in )\b(?:to|at|via|onto|into)"
     rf"|->|=>|→) (?:[\w'-]+ ){{0,4}}?[\"'(<]?{_ADDRESS}"
 )
+# Parts of these forms: each match has one.
+_KEY_PARTS = (
+    ".ssh id_ .aws .netrc .npmrc .pypirc .pgpass .git- .gnupg .vault- .kube .docker .config .azure "
+    ".cargo .claude .codex .openclaw /etc/ wallet .env _history $ _token _api_ _access_ _secret "
+    "_password"
+)
+_ADDRESS_PARTS = (
+    ":// @ [.] .com .net .org .io .dev .sh .top .xyz .me .app .ai .co .cc .ru .cn .site .online "
+    ".example .test .invalid"
+)
+_AWAY_PARTS = (
+    ":// @ webhook external remote third attacker collect logging analytics audit backup telemetry "
+    "monitoring c2 intranet central"
+)
 _SEND_KEY_STEMS = (
     "send uploa post trans exfil submi forwa email e-ma mail push relay deliv repor share sync "
     "ship beaco leak copy back mirro scp put inclu add attac appen embed paste pass inser place "
@@ -295,7 +323,8 @@ PATTERNS = (
         |consult)\b.{0,120}https?://\S++[\s\S]{0,120}?
         \b(?:follow|execute|obey|comply with|act on|carry out|perform|treat
         |adopt)\b.{0,40}\b(?:instructions?|steps|commands?|directions|directives?|contents?
-        |response|what(?:ever)?|prompt|output)\b"""),
+        |response|what(?:ever)?|prompt|output)\b""",
+        parts="follow execute obey comply act carry perform treat adopt"),
     pattern("follow-remote-text", "ask", "http & foll exec run obey comp act carr", r"""
         \b(?:follow|execute|run|obey|comply with|act on|carry out)\b.{0,40}\b(?:instructions?|steps
         |commands?|directives?|prompt)\b.{0,60}\b(?:at|from|in|on|hosted)\b.{0,40}https?://"""),
@@ -396,7 +425,7 @@ PATTERNS = (
         |\bto {_ADDRESS}[^ \n]{{0,100}} (?:\w+ ){{0,3}}?{_SEND_KEY}\b{_UP_TO_KEY}{_KEY}
         |{_KEY}[^\n]{{0,60}}?\b(?:must|should|shall|has to|have to|needs? to|is to|are to) (?:\w+ )?
         be (?:sent|uploaded|posted|forwarded|transmitted|submitted|mailed|copied)\b
-        [^\n]{{0,60}}?{_TO_ADDRESS}"""),
+        [^\n]{{0,60}}?{_TO_ADDRESS}""", parts=f"{_KEY_PARTS} & {_ADDRESS_PARTS}"),
     # The same in two steps, of which the second one says "it"
     pattern("secret-to-network", "block", f"read open load take cat coll gath get fetc copy find "
     f"pack zip tar enco grab look & {_SEND_KEY_STEMS} & {_KEY_STEMS} & {_ADDRESS_STEMS}", rf"""
@@ -404,7 +433,7 @@ PATTERNS = (
         [^\n]{{0,60}}?{_KEY}[^.\n]{{0,80}}(?:[^.\n]{{0,40}}[.;]?\s(?<!n't )){{1,2}}?[^.\n]{{0,60}}?
         (?<!never )(?<!not )\b{_SEND_KEY} (?:it|them|its|that|this|both|all|everything
         |the (?:result|contents?|output|file|value|archive|text|lines?)s?)\b[^\n]{{0,60}}?
-        {_TO_ADDRESS}"""),
+        {_TO_ADDRESS}""", parts=f"{_KEY_PARTS} & {_ADDRESS_PARTS}"),
     # Data to elsewhere
     pattern("send-instruction", "ask", "outp env envi prin sett conf hist sour & mail emai e-ma "
     "send "
@@ -420,7 +449,8 @@ PATTERNS = (
         [ ]|have to be |to be
         [ ]|is |are |and |then )(?:sent|uploaded|posted|forwarded|transmitted|submitted|synced
         |backed up|e-?mailed|{_SEND}).{{0,120}}{_AWAY}
-        |{_ORDER}{_SEND}.{{0,60}}{_AWAY}.{{0,120}}(?<!\w)(?:{SECRETS}|{_DATA})\b"""),
+        |{_ORDER}{_SEND}.{{0,60}}{_AWAY}.{{0,120}}(?<!\w)(?:{SECRETS}|{_DATA})\b""",
+        parts=_AWAY_PARTS),
     pattern("send-instruction", "ask", "bcc cc forw send emai e-ma copy & copy copi repo summ resu "
     "outp docu file data atta ever cont", r"""
         \b(?:bcc|cc|forward|send|e-?mail|copy)\b(?>.{0,80}?\b(?:copy|copies|report|summary|result
@@ -539,7 +569,8 @@ PATTERNS = (
     pattern("fake-role", "ask", "im_s im endo sys inst syst", r"""
         <[| ]{0,2}(?:im[_ ]start|im[_ ]end|endoftext)|<<sys>>|\[/?inst\]|<system(?:-reminder
         |[_ -]prompt)>|\[system (?:message|override|note|prompt|instruction)\]\s*:?
-        |(?:^|\n)\W{0,6}(?:important )?system (?:override|notice|directive)\W{0,3}:"""),
+        |(?:^|\n)\W{0,6}(?:important )?system (?:override|notice|directive)\W{0,3}:""",
+        parts="< [ override notice directive"),
     # Programs for the user
     pattern("prerequisite-download", "block", "pass pwd & zip .zip rar .rar 7z .7z extr unzi unpa "
     "deco arch", r"""
@@ -559,7 +590,8 @@ PATTERNS = (
         |\b(?:before|first|prerequisite|required|requires|must
         |important)\b[\s\S]{0,160}\bdownload\b[\s\S]{0,120}(?:\.(?:exe|msi|dmg|pkg|scr|bat|zip|rar
         |7z)\b|releases/download)[\s\S]{0,200}\b(?:run|open|execute|launch|extract
-        |double-?click)"""),
+        |double-?click)""",
+        parts=".exe .msi .dmg .pkg .scr .bat .cmd .appimage .apk .jar .zip .rar .7z releases/"),
     # A made-up program, from a host that says nothing of who is behind it
     pattern("prerequisite-download", "ask", "http & down inst get grab visi & requ must need befo "
     "firs prer nece", rf"""

@@ -67,7 +67,7 @@ _RISKY_SETTINGS = (
     ),
 )
 # The sections of a file of git, and keys in them whose value is a command.
-_GIT_SECTION = Lazy(r"(?m)^\[(?:core|alias|credential|filter|diff|pager|sequence)\b")
+_GIT_SECTION = Lazy(r"\n\[(?:core|alias|credential|filter|diff|pager|sequence)\b")
 _GIT_COMMAND = Lazy(
     r"(?m)^[ \t]{0,20}(?:(fsmonitor|sshcommand|hookspath)|helper|pager|editor|\w{1,40})"
     r"[ \t]{0,9}=[ \t]{0,9}([^\n]{3,2000})$",
@@ -80,6 +80,8 @@ _HANDED = Lazy(
 )
 _HANDED_NAME = Lazy(r"\$\{(?:env:)?([A-Z][A-Z0-9_]{2,80})\}")
 _MAX_LISTED_LINE = 80
+# A line with a path alone; a line break at the beginning is fast to find.
+_LISTED = Lazy(r"\n[ \t,\"'-]*+([.~/][^\n]*+)")
 
 
 def read_settings(text: str, line: int, ledger: Ledger) -> None:
@@ -88,7 +90,7 @@ def read_settings(text: str, line: int, ledger: Ledger) -> None:
         if all(word in text for word in setting.needs):
             for match, at in number_lines(setting.form.finditer(text), text, line):
                 ledger.find(setting.rule, at, match[0].strip()[:80], setting.kind)
-    if _GIT_SECTION.search(text):
+    if _GIT_SECTION.search(f"\n{text}"):
         _read_git_settings(text, line, ledger)
     if '"env"' in text and "${" in text:
         for match, at in number_lines(_HANDED.finditer(text), text, line):
@@ -122,7 +124,14 @@ _KEYS = ("credential", "service", "settings", "history")
 
 def _read_steps(text: str, line: int, ledger: Ledger) -> None:
     """Note a list of steps, one of which reads a file with keys and another one sends."""
-    if "://" not in text or not _SENDING_STEP.search(text):
+    if "://" not in text or not _may_send(text):
+        return
+    paths = [
+        (path, start)
+        for path, start in find_paths(text)
+        if path.startswith(_PLACES_OF_USERS) and place_class(path) in _KEYS
+    ]
+    if not paths:
         return
     lines = text.split("\n")
     starts = list(accumulate(len(one) + 1 for one in lines))
@@ -131,11 +140,9 @@ def _read_steps(text: str, line: int, ledger: Ledger) -> None:
         for found in find_urls(text)
         if not is_reserved(found.host) and classify(found.host) != "own"
     ]
-    for path, start in find_paths(text) if hosts else ():
+    for path, start in paths:
         at = bisect_right(starts, start)
-        if len(lines[at]) > _MAX_STEP or not path.startswith(_PLACES_OF_USERS):
-            continue
-        if place_class(path) not in _KEYS:
+        if len(lines[at]) > _MAX_STEP:
             continue
         near = [host for number, host in hosts if abs(number - at) <= _STEP_LINES]
         part = "\n".join(lines[max(at - _STEP_LINES, 0) : at + _STEP_LINES + 1])
@@ -149,6 +156,12 @@ def _read_steps(text: str, line: int, ledger: Ledger) -> None:
             )
 
 
+def _may_send(text: str) -> bool:
+    """Whether a text has a word without which no step sends."""
+    folded = text.lower()
+    return any(one in folded for one in ("method", "body", "http_", "upload", "webhook", "send"))
+
+
 def _read_list_of_keys(text: str, line: int, ledger: Ledger) -> None:
     """Note a list of files with credentials, one a line, from which code may read it."""
     if splitext(ledger.path)[0].endswith("ignore") or ledger.path.endswith("ignore"):
@@ -159,9 +172,10 @@ def _read_list_of_keys(text: str, line: int, ledger: Ledger) -> None:
 
 
 def _find_listed(text: str) -> Iterator[tuple[str, int]]:
-    for number, one in enumerate(text.split("\n")):
-        path = one.strip(" \t,\"'-")
+    lines = f"\n{text}"
+    for match, number in number_lines(_LISTED.finditer(lines), lines):
+        path = match[1].rstrip(" \t,\"'-")
         if not 4 < len(path) < _MAX_LISTED_LINE or " " in path or "." not in path:
             continue
-        if path[0] in ".~/" and place_class(path) in ("credential", "service", "settings"):
+        if place_class(path) in ("credential", "service", "settings"):
             yield path, number
