@@ -292,7 +292,11 @@ class _Reader:
         if node.type == "string" and not node.named_children:
             yield Traced(text=self.text(node)[1:-1])
             return
+        end = node.children[0].end_byte if node.children else 0
         for child in node.children:
+            if child.start_byte > end:  # line breaks, which belong to no part
+                yield Traced(text=self.source[end : child.start_byte].decode("utf-8", "replace"))
+            end = child.end_byte
             if child.type == "string_content":
                 text = self.text(child).replace("\\\n", "")
                 yield Traced(text=re.sub(r'\\([$`"\\])', r"\1", text))
