@@ -23,6 +23,7 @@ from skillbelt.scan.ledger import Ledger
 from skillbelt.scan.places import find_paths, is_env_file, place_class
 from skillbelt.scan.prose_languages import OTHER_LANGUAGES
 from skillbelt.scan.prose_rules import PATTERNS, STEM, ProsePattern, lengthen
+from skillbelt.scan.prose_statements import STATEMENTS
 from skillbelt.scan.prose_tasks import TASK_PATTERNS
 from skillbelt.scan.values import KINDS, FindingKind
 from skillbelt.text import Lazy
@@ -470,7 +471,7 @@ def _choose_complete(complete: int) -> tuple[_Plan, ...]:
     return tuple([plan for plan, last in zip(_PLANS, _LASTS, strict=True) if complete & last])
 
 
-_ALL = (*PATTERNS, *TASK_PATTERNS, *OTHER_LANGUAGES)
+_ALL = (*PATTERNS, *TASK_PATTERNS, *STATEMENTS, *OTHER_LANGUAGES)
 
 
 def _assign_bits() -> tuple[list[_Plan], dict[str, list[tuple[ProsePattern, int]]]]:

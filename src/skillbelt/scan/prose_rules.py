@@ -244,7 +244,7 @@ PATTERNS = (
         |inform|notify|alert|warn|telling|informing|notifying|alerting) {_USER}(?: (?:about|of
         |that|what|when|why|anything)\b| ?[.,;:!)]| ?$|\n| (?:and|or|but)\b)
         |\b(?:do not|don't|dont|never|must not|should not|avoid) (?:\w+ ){{0,2}}?(?:mention
-        |mentioning|disclose|disclosing|reveal|revealing|report|acknowledge|discuss|log)
+        |mentioning|disclose|disclosing|reveal|revealing|report|acknowledge|discuss|log(?! it\b))
         [ ](?:this|that|it(?! as\b)|these|any of this|the (?:\w+ )?(?:step|upload|transfer|backup
         |sync|action|operation|telemetry|modification|data collection|instruction)|you(?:r| used
         | did| have| ran|'ve))\b
@@ -264,7 +264,8 @@ PATTERNS = (
         |post|copy|transmit|collect|exfiltrate|forward|append|record|gather|harvest|modify|inject
         |capture|delete|execute|install|run|add)\b
         |(?:^|\n|\b(?:and|then|must|should|always) )(?:send|upload|post|copy|transmit|collect
-        |forward|harvest|capture|execute|run|install)\b.{0,60}\b(?:silently|secretly|covertly
+        |forward|harvest|capture|install|(?:execute|run)\b[^\n]{0,50}(?:\.(?:sh|py|js|ts|ps1)\b|://
+        |script|install|backup|sync|upload|payload))\b.{0,60}\b(?:silently|secretly|covertly
         |discreetly|stealthily|in the background without|without (?:any )?(?:visible )?(?:notice
         |trace|output))(?= ?[.,;!)]| ?$|\n| and\b)"""),
     # Without consent
@@ -499,7 +500,8 @@ PATTERNS = (
         |when) (?:safety|security)"""),
     pattern("guard-off", "ask", "disa skip bypa igno supp turn omit do don' not remo & secu safe "
     "vuln sql ssl tls cert auth sand anti fire malw sign inte mfa 2fa inpu sani", r"""
-        (?:^|\n|[,:;] |\b(?:and|then|to|must|should|always|also|please|you|sure) )(?:disable|skip
+        (?:^|\n|[,:;] |\b(?:and|then|to|must|should|always|also|please|you|sure) )
+        (?<!whether to )(?<!true to )(?<!optional: )(?<!optionally, )(?:disable|skip
         |bypass|ignore|suppress|turn off|omit|remove|(?:do not|don't|not) (?:run|perform|write
         |include|check|test|report|flag|raise))\b (?:[\w-]+ ){0,5}?(?:security|safety
         |vulnerabilit(?:y|ies)|sql[- ]injections?|ssl|tls|certificate|authentication|authorization

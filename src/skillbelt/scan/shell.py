@@ -97,7 +97,29 @@ def _look_at_text(text: str, line: int, ledger: Ledger) -> None:
             ledger.find("environment-to-network", at, match[0])
     for match, at in number_lines(_SOCKET.finditer(text), text, line):
         ledger.can("host", match[1], at)
-        ledger.find("reverse-shell", at, match[0])
+        tries = _only_tries(text, match)
+        ledger.find("reverse-shell", at, match[0], "note" if tries else None)
+
+
+def _only_tries(text: str, match: re.Match[str]) -> bool:
+    """Whether a socket is opened to see whether a port answers: nothing is sent or read."""
+    before = text[max(match.start() - 60, text.rfind("\n", 0, match.start()) + 1) : match.start()]
+    end = text.find("\n", match.end())
+    after = text[match.end() : end if end >= 0 else len(text)][:60]
+    found = _TRIES.search(before)
+    closed = found is not None and ("<>" not in found[0] or after.lstrip('" ').startswith(")"))
+    return closed and _TRIED.match(after) is not None
+
+
+# A redirection of nothing, or a socket that is closed at once, and what may follow.
+_TRIES = Lazy(
+    r"(?:(?:^|[;(\"'{&|]|\b(?:then|do|if|bash -c|sh -c)\b)[\"' \t({]*!?[ \t]*"
+    r"(?:(?:echo|:|true|cat)(?:[ \t]+(?:-n|\"\"|''))?[ \t]*(?<!cat)(?<!cat )"
+    r"|cat[ \t]*<[ \t]*/dev/null[ \t]*)?>[ \t]*|(?<!\$)\([ \t]*exec[ \t]+\d{0,3}<>[ \t]*)\"?\Z"
+)
+_TRIED = Lazy(
+    r"\"?[ \t]*[\"')}]*[ \t]*(?:[12&]?>[ \t]*(?:/dev/null|&1)[ \t\"')}]*)*(?:$|;|&|\|\||#)"
+)
 
 
 def _read_words(text: str, line: int, state: ShellState) -> None:
