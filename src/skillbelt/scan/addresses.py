@@ -193,7 +193,7 @@ _KNOWN = """
 openai.com anthropic.com googleapis.com google.com github.com githubusercontent.com gitlab.com
 microsoft.com azure.com amazonaws.com slack.com notion.com huggingface.co replicate.com stripe.com
 cloudflare.com vercel.com nvidia.com atlassian.net linear.app figma.com airtable.com telegram.org
-discord.com elevenlabs.io deepgram.com assemblyai.com groq.com mistral.ai openrouter.ai
+azureml.ms discord.com elevenlabs.io deepgram.com assemblyai.com groq.com mistral.ai openrouter.ai
 """
 _KNOWN_NAMES = _split_names(_KNOWN)
 

@@ -364,7 +364,7 @@ class Ledger:
             least: FindingKind | None = (
                 None if drop or ("service" in labels and not among_models) else "ask"
             )
-            if part == "header" and not host and "service" in labels:
+            if part == "header" and not re.search("[a-z0-9]", host) and "service" in labels:
                 # A service's own token, with the address in a variable that is not known.
                 own, least = self._is_about(_places_of(labels)), "ask"
             self.find("secret-to-network", line, host, "note" if own else least)

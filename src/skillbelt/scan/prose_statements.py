@@ -45,8 +45,8 @@ STATEMENTS = (
     pattern("override-instructions", "ask", "over supe take repl & user orig & task inst requ spec "
     "obje inte goal", r"""
         \b(?:overrides?|supersedes?|replaces?|takes? precedence over) (?:the |your )?
-        (?:user(?:'s|s') (?:original )?|original user |current user )(?:\w+ )?(?:tasks?|instructions?|requests?
-        |specifications?|objectives?|intent|goals?)\b"""),
+        (?:user(?:'s|s') (?:original )?|original user |current user )(?:\w+ )?(?:tasks?
+        |instructions?|requests?|specifications?|objectives?|intent|goals?)\b"""),
     pattern("override-instructions", "ask", "user & inst requ task & supe over igno", r"""
         \buser(?:'s|s')? (?:original )?(?:instructions?|requests?|tasks?) (?:\w+ ){0,6}?(?:can|may
         |will|must) be (?:superseded|overridden|ignored|disregarded)\b"""),

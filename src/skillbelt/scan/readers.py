@@ -96,10 +96,10 @@ _BAD_COMMENT = Lazy(
     r"(?im)\A\s*(?:#|//|--)\s*(?:❌|🚫|bad\b|wrong\b|avoid|don't|vulnerable|unsafe)"
 )
 _ADDRESSED = Lazy(
-    r"\b(?:ai|assistant|agent|claude|model|llm|gpt|copilot|you)\b.{0,80}\b(?:must|should|always"
+    r"\b(?:ai|assistant|agent|claude|model|llm|gpt|copilot|you)\b(?![-/]\w).{0,80}\b(?:must|should|always"
     r"|never|need to|shall|will|are required|have to|instead|also)\b"
     r"|\b(?:must|always|never|instruction|system)\b.{0,60}\b(?:ai|assistant|agent|claude|model"
-    r"|llm)\b"
+    r"|llm)\b(?![-/]\w)"
 )
 # What a comment speaks of that is more than a word for whoever fills in a template.
 _ACTING = Lazy(
@@ -166,12 +166,14 @@ def read_text_file(path: str, text: str, ledger: Ledger, *, first_line: int = 1)
     """Note what one text file of a skill holds."""
     ledger.path, ledger.first_line = path, first_line
     kind = kind_of_text(path, text)
-    # No model reads questions for tests, and no user runs the steps inside a container.
-    with _Weakened(ledger, kind == "dockerfile" or bool(_QUESTIONS.search(path))):
+    # No model reads the data of tests, and no user runs the steps inside a container.
+    asked = _QUESTIONS.search(path) or (kind == "data" and _TEST_DATA.search(path))
+    with _Weakened(ledger, kind == "dockerfile" or bool(asked)):
         _read_text_file(kind, text, ledger)
 
 
 _QUESTIONS = Lazy(r"(?i)(?:^|/)(?:evals?|benchmarks?)/[^/]+\.jsonl?$")
+_TEST_DATA = Lazy(r"(?i)(?:^|/)tests?/(?!package\.json|settings)[\w.-]+\.jsonl?$")
 
 
 def _read_text_file(kind: str, text: str, ledger: Ledger) -> None:
