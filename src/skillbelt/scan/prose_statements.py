@@ -9,20 +9,21 @@ from __future__ import annotations
 from skillbelt.scan.prose_rules import pattern
 
 _USERS = r"(?:the |any |your |end[- ])?users?\b"
-# Words of what nobody should see, which are hidden for the user's sake.
+# Words of what no one should see, which is hidden for the user's sake.
 _NO_KEYS = r"(?:(?!secret|password|token|\bkeys?\b|credential|\bpii\b|personal|sensitive)[^.\n])"
 
 STATEMENTS = (
     pattern("hide-from-user", "ask", "not never & show repo disc disp ment reve surf anno comm & "
     "user", rf"""
-        (?:^|\n|[,;:] |\b(?:and|that|which|but) ){_NO_KEYS}{{0,80}}?\b(?:is|are) (?:\w+ )?
-        (?:not|never) (?:\w+ )?(?:shown|reported|disclosed|displayed|mentioned|revealed|surfaced
-        |announced|communicated) to {_USERS}""", negatable=False),
+        (?:^|\n|[,;:] |\b(?:and|that|which|but) ){_NO_KEYS}{{0,80}}?(?<!they )(?<!it )\b(?:is|are)
+        [ ](?:\w+ )?(?:not|never) (?:\w+ )?(?:shown|reported|disclosed|displayed|mentioned|revealed
+        |surfaced|announced|communicated) to {_USERS}""", negatable=False),
     pattern("hide-from-user", "ask", "not never & refl repo ment & outp resp summ repo answ", r"""
         \b(?:is|are) (?:not|never) (?:reflected|reported|mentioned) in (?:the |its |this |any )?
         (?:(?:skill's|standard|usual|normal|final|visible|user's) )?(?:output|response|summary
         |report|answer)s?\b""", negatable=False),
     pattern("hide-from-user", "ask", "not never don' & log logg reco writ & audi", rf"""
+        (?:^|\n|[,;:] ){_NO_KEYS}{{0,80}}?
         \b(?:do(?:es)? not|don't|never|are not|is not|not be) (?:log|record|write|logged|recorded
         |written)\b{_NO_KEYS}{{0,60}}?\baudit (?:trail|log)s?\b""", negatable=False),
     pattern("hide-from-user", "ask", "not don' neve & ment disc reve & call requ uplo step acti "
@@ -54,7 +55,8 @@ STATEMENTS = (
     "peer & inst dire comm", r"""
         \b(?:treat|treats|interpret|interprets|accept|accepts)\b (?!(?:\w+ ){0,8}?never\b)
         [^.\n]{0,100}?\bas (?:an? |the )?(?:high-priority|highest-priority|trusted|privileged
-        |elevated|authoritative|system)(?: [\w-]+){0,2} (?:instruction|directive|command)s?\b"""),
+        |elevated|authoritative|system)(?: (?!when|if|its|and|for|in|than)[\w-]+){0,2}
+        [ ](?:instruction|directive|command)s?\b"""),
     pattern("override-instructions", "ask", "unre unfi & mode & ente acti swit", r"""
         \b(?:enters?|activates?|switch(?:es)? to|goes into) (?:an? |the )?(?:unrestricted
         |unfiltered|uncensored) mode\b"""),
@@ -64,6 +66,6 @@ STATEMENTS = (
         (?:'s)? (?:author|publisher|maintainer)(?:'s)?\b"""),
     pattern("send-instruction", "ask", "tele coll tran trac & cann can & disa turn remo opte", r"""
         \b(?:telemetry|data collection|transmission|tracking)\b[^\n]{0,160}?\b(?:it|this|that
-        |telemetry|collection|transmission|tracking) (?:cannot|can not|can't) be (?:disabled
+        |telemetry|collection|transmission|tracking) (?:cannot|can't) be (?:disabled
         |turned off|opted out)\b"""),
 )  # fmt: skip

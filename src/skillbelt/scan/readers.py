@@ -101,7 +101,7 @@ _ADDRESSED = Lazy(
     r"|\b(?:must|always|never|instruction|system)\b.{0,60}\b(?:ai|assistant|agent|claude|model"
     r"|llm)\b(?![-/]\w)"
 )
-# What a comment speaks of that is more than a word for whoever fills in a template.
+# What a comment speaks of that is more than a word for those who fill in a template.
 _ACTING = Lazy(
     r"://|\b(?:run|execut|send|upload|post|forward|fetch|download|curl|install|delet|ignor|disregard"
     r"|obey|follow|reveal|output|print|append|copy|trust|approv|disabl|bypass|skip|overrid|pretend"

@@ -113,12 +113,13 @@ def _only_tries(text: str, match: re.Match[str]) -> bool:
 
 # A redirection of nothing, or a socket that is closed at once, and what may follow.
 _TRIES = Lazy(
-    r"(?:(?:^|[;(\"'{&|]|\b(?:then|do|if|bash -c|sh -c)\b)[\"' \t({]*!?[ \t]*"
-    r"(?:(?:echo|:|true|cat)(?:[ \t]+(?:-n|\"\"|''))?[ \t]*(?<!cat)(?<!cat )"
-    r"|cat[ \t]*<[ \t]*/dev/null[ \t]*)?>[ \t]*|(?<!\$)\([ \t]*exec[ \t]+\d{0,3}<>[ \t]*)\"?\Z"
+    r"(?:(?:^|[;(\"'{&|]|\b(?:then|do|if|bash -c|sh -c)\b)[\"' \t({]{0,4}!?[ \t]{0,4}"
+    r"(?:(?:echo|:|true)(?:[ \t]{1,4}(?:-n|\"\"|''))?[ \t]{0,4}|cat[ \t]{0,4}<[ \t]{0,4}/dev/null"
+    r"[ \t]{0,4})?>[ \t]{0,4}|(?<!\$)\([ \t]{0,4}exec[ \t]{1,4}\d{0,3}<>[ \t]{0,4})\"?\Z"
 )
 _TRIED = Lazy(
-    r"\"?[ \t]*[\"')}]*[ \t]*(?:[12&]?>[ \t]*(?:/dev/null|&1)[ \t\"')}]*)*(?:$|;|&|\|\||#)"
+    r"\"?[ \t]{0,4}[\"')}]{0,4}[ \t]{0,4}(?:[12&]?>[ \t]{0,4}(?:/dev/null|&1)[ \t\"')}]{0,8}){0,4}"
+    r"(?:$|;|&|\|\||#)"
 )
 
 
