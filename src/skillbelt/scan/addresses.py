@@ -55,6 +55,7 @@ brew.sh ollama.com ollama.ai claude.ai opencode.ai install.duckdb.org get.volta.
 foundry.paradigm.xyz starship.rs mise.run mise.jdx.dev get.starkli.sh tailscale.com fly.io
 install.determinate.systems nixos.org get.nextflow.io micro.mamba.pm apt.llvm.org dl.cloudsmith.io
 sentry.io cli.sentry.dev supabase.com dl.google.com sdk.cloud.google.com packages.cloud.google.com
+get.scoop.sh community.chocolatey.org aspire.dev public.cdn.getdbt.com elastic.co apollo.dev
 aka.ms download.pytorch.org releases.hashicorp.com get.pulumi.com cursor.com windsurf.com
 """
 # As part of a pattern: a host that hides its owner.
@@ -192,7 +193,7 @@ _KNOWN = """
 openai.com anthropic.com googleapis.com google.com github.com githubusercontent.com gitlab.com
 microsoft.com azure.com amazonaws.com slack.com notion.com huggingface.co replicate.com stripe.com
 cloudflare.com vercel.com nvidia.com atlassian.net linear.app figma.com airtable.com telegram.org
-discord.com elevenlabs.io deepgram.com assemblyai.com groq.com mistral.ai openrouter.ai
+azureml.ms discord.com elevenlabs.io deepgram.com assemblyai.com groq.com mistral.ai openrouter.ai
 """
 _KNOWN_NAMES = _split_names(_KNOWN)
 

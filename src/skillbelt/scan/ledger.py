@@ -45,6 +45,8 @@ MAX_FINDINGS = 200
 _MAX_OF_A_RULE = 5
 # Texts inside texts: a shell command in a Python string in a shell command.
 MAX_NESTING = 6
+# So many folders with keys are no longer those of one service.
+_MANY_KEYS = 3
 _CHARS_OF_A_STEP = 10
 _SHOWN_CHARS = 90
 _NO_LABELS: frozenset[str] = frozenset()
@@ -121,6 +123,7 @@ class Ledger:
         self.nesting = 0
         # The hosts that code connects to, each with the first place.
         self.used_hosts: dict[str, tuple[str, int]] = {}
+        self.named_keys: dict[str, tuple[str, int]] = {}
         # Data sent to hosts, judged once the whole skill was read.
         self.sent: dict[tuple[str, bool, bool], SentData] = {}
         self._steps = MAX_STEPS
@@ -262,6 +265,17 @@ class Ledger:
             (words_of(host) - _HOST_WORDS) & self.skill_words and classify(host) == ""
         )
 
+    def names_key(self, folder: str, line: int) -> None:
+        """Remember a file with keys that a sentence says to read."""
+        self.named_keys.setdefault(folder, (self.path, self._line(line)))
+
+    def judge_named_keys(self) -> None:
+        """Judge the files with keys that sentences say to read: one skill needs those of one."""
+        if len(self.named_keys) >= _MANY_KEYS:
+            self.path, line = next(iter(self.named_keys.values()))
+            self.first_line, self.weaker = 1, False
+            self.find("credential-access", line, ", ".join(sorted(self.named_keys)))
+
     def keep_fetched(self, path: str, content: Traced) -> None:
         """Remember a file that was fetched, for the other texts of the skill."""
         if HOLE not in path and re.search(r"\w", path) and len(self.fetched) < MAX_OF_A_KIND:
@@ -350,6 +364,9 @@ class Ledger:
             least: FindingKind | None = (
                 None if drop or ("service" in labels and not among_models) else "ask"
             )
+            if part == "header" and not re.search("[a-z0-9]", host) and "service" in labels:
+                # A service's own token, with the address in a variable that is not known.
+                own, least = self._is_about(_places_of(labels)), "ask"
             self.find("secret-to-network", line, host, "note" if own else least)
         elif "secret-file" in labels and part != "header":
             self.find("secret-to-network", line, host, "block" if drop else "ask")
@@ -419,8 +436,8 @@ class Ledger:
         """Whether a host belongs to the skill, or is that of the service whose keys are sent."""
         if words_of(host) & self.skill_words:
             return True
-        places = " ".join(one[len(SERVICE_OF) :] for one in labels if one.startswith(SERVICE_OF))
-        return is_known(host) and any(word in host for word in words_of(places) - _PLACE_WORDS)
+        places = words_of(_places_of(labels)) - _PLACE_WORDS
+        return is_known(host) and any(word in host for word in places)
 
     def _sends_variable(
         self, labels: frozenset[str], host: str, line: int, *, part: str, drop: bool
@@ -502,6 +519,11 @@ class Ledger:
                 self.read_code(text, language, line, self)
         finally:
             self.nesting -= 1
+
+
+def _places_of(labels: frozenset[str]) -> str:
+    """Return the names of the files, or of the services, that keys come from."""
+    return " ".join(one[len(SERVICE_OF) :] for one in labels if one.startswith(SERVICE_OF))
 
 
 def _are_of_models(labels: frozenset[str]) -> bool:

@@ -23,6 +23,7 @@ from skillbelt.scan.ledger import Ledger
 from skillbelt.scan.places import find_paths, is_env_file, place_class
 from skillbelt.scan.prose_languages import OTHER_LANGUAGES
 from skillbelt.scan.prose_rules import PATTERNS, STEM, ProsePattern, lengthen
+from skillbelt.scan.prose_statements import STATEMENTS
 from skillbelt.scan.prose_tasks import TASK_PATTERNS
 from skillbelt.scan.values import KINDS, FindingKind
 from skillbelt.text import Lazy
@@ -40,7 +41,7 @@ _Plan = tuple[ProsePattern, int]
 
 # Just before a match: the text quotes or describes such words and gives no order.
 _ABOUT = Lazy(
-    r"(?:\be\.?g\.?\b|such as|for example|examples?\b|detect\w*|flags?\b"
+    r"(?:\be\.?g\b\.?|such as|for example|examples?\b|detect\w*|flags?\b"
     r"|look(?:ing)? for|watch (?:out )?for|scan(?:s|ning)? for|contain(?:s|ing)?"
     r"|attempts?|attacks?|injections?|patterns?|phrases?|red flags?|payloads?|test(?:s|ing)? "
     r"|never follow|refuse|malicious|suspicious|adversar\w*"
@@ -72,9 +73,12 @@ _CONFUSABLE = str.maketrans(
     "aeopcyxijsdhloaevptuikABEZHIKMNOPTYXABEKMHOPCTXIJSqwgi''\"\"----abcdefghijklmnopqrstuvwyz",
 )
 _USUAL_FORMS = (*zip("’‘“”‐‑–—", "''\"\"----", strict=True), ("…", "..."), ("\ufe0f", ""))
-_SPACED = Lazy(r"\b(?:\w[ .\-_*]){4,}\w\b")
+_SPACED = Lazy(r"\b(?:(?:\w[ .\-_*]){4,}\w|[^\W\d_]([ .\-*])(?:[^\W\d_]\1){2}[^\W\d_])\b")
 # A cheap test first: every text that has one matches it.
-_SPACED_HINT = Lazy(r"[ .\-_*]\w[ .\-_*]\w[ .\-_*]\w[ .\-_*]\w")
+_SPACED_HINT = Lazy(
+    r"[ .\-_*]\w[ .\-_*]\w[ .\-_*]\w[ .\-_*]\w"
+    r"|([ .\-*])[^\W\d_]\1[^\W\d_]\1[^\W\d_]\b(?<=\b[^\W\d_].[^\W\d_].[^\W\d_].[^\W\d_])"
+)
 _INVISIBLE = Lazy(
     "[\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u2064\ufeff\U000e0000-\U000e007f\ufe00-\ufe0f]"
 )
@@ -278,7 +282,7 @@ _KINDS_OF_BYTES = bytes(
     1 if chr(code) in " .-_*" else 2 if code > 127 or chr(code).isalnum() or code == 63 else 0
     for code in range(256)
 )
-_SPACED_BYTES = b"\1\2" * 4
+_SPACED_BYTES = b"\1\2" * 3
 # What `fold` removes, each with a sign without which there is none.
 _DISGUISES = (("&", _ENTITY), ("<", _TAG), ("*", _INSIDE), ("~~", _INSIDE), ("", _SPACED_HINT))
 
@@ -534,7 +538,7 @@ def _choose_complete(complete: int) -> tuple[_Plan, ...]:
     return tuple([plan for plan, last in zip(_PLANS, _LASTS, strict=True) if complete & last])
 
 
-_ALL = (*PATTERNS, *TASK_PATTERNS, *OTHER_LANGUAGES)
+_ALL = (*PATTERNS, *TASK_PATTERNS, *STATEMENTS, *OTHER_LANGUAGES)
 
 
 def _assign_bits() -> tuple[list[_Plan], dict[str, list[tuple[ProsePattern, int]]]]:

@@ -143,6 +143,8 @@ _AWAY = (
     r"|monitoring|c2|intranet|central)(?: \w+)? ?(?:server|endpoint|service|host|url|api|webhook"
     r"|address|system|collector)?|\bwebhook|(?<![\w.+-])[\w.+-]++@(?!example)[\w-]+\.[a-z]{2,})"
 )
+# Behind "the password is": what a message of an error says.
+_WRONG = r"(?! (?:incorrect|wrong|invalid|missing|not|empty)\b)"
 _ORDERS = (
     r"(?:instructions?|prompts?|guidelines?|directives?|constraints|restrictions"
     r"|policies|guardrails|safeguards|safety (?:rules|checks|measures)|training)"
@@ -272,7 +274,7 @@ PATTERNS = (
         |inform|notify|alert|warn|telling|informing|notifying|alerting) {_USER}(?: (?:about|of
         |that|what|when|why|anything)\b| ?[.,;:!)]| ?$|\n| (?:and|or|but)\b)
         |\b(?:do not|don't|dont|never|must not|should not|avoid) (?:\w+ ){{0,2}}?(?:mention
-        |mentioning|disclose|disclosing|reveal|revealing|report|acknowledge|discuss|log)
+        |mentioning|disclose|disclosing|reveal|revealing|report|acknowledge|discuss|log(?! it\b))
         [ ](?:this|that|it(?! as\b)|these|any of this|the (?:\w+ )?(?:step|upload|transfer|backup
         |sync|action|operation|telemetry|modification|data collection|instruction)|you(?:r| used
         | did| have| ran|'ve))\b
@@ -292,7 +294,8 @@ PATTERNS = (
         |post|copy|transmit|collect|exfiltrate|forward|append|record|gather|harvest|modify|inject
         |capture|delete|execute|install|run|add)\b
         |(?:^|\n|\b(?:and|then|must|should|always) )(?:send|upload|post|copy|transmit|collect
-        |forward|harvest|capture|execute|run|install)\b.{0,60}\b(?:silently|secretly|covertly
+        |forward|harvest|capture|install|(?:execute|run)\b[^\n]{0,50}(?:\.(?:sh|py|js|ts|ps1)\b|://
+        |script|install|backup|sync|upload|payload))\b.{0,60}\b(?:silently|secretly|covertly
         |discreetly|stealthily|in the background without|without (?:any )?(?:visible )?(?:notice
         |trace|output))(?= ?[.,;!)]| ?$|\n| and\b)"""),
     # Without consent
@@ -426,6 +429,11 @@ PATTERNS = (
         |{_KEY}[^\n]{{0,60}}?\b(?:must|should|shall|has to|have to|needs? to|is to|are to) (?:\w+ )?
         be (?:sent|uploaded|posted|forwarded|transmitted|submitted|mailed|copied)\b
         [^\n]{{0,60}}?{_TO_ADDRESS}""", parts=f"{_KEY_PARTS} & {_ADDRESS_PARTS}"),
+    # A key in a call of an address, as every guide says it; the key's service tells them apart
+    pattern("secret-to-network", "ask",
+    f"call requ send post ping query hit & with usin & {_KEY_STEMS} & {_ADDRESS_STEMS}", rf"""
+        \b(?:call|request|send|post|ping|query|hit)\b[^\n]{{0,60}}?{_ADDRESS}[^\n]{{0,60}}?
+        \b(?:with|using) (?:[\w'-]+ ){{0,4}}?[`"'$]?{_KEY}"""),
     # The same in two steps, of which the second one says "it"
     pattern("secret-to-network", "block", f"read open load take cat coll gath get fetc copy find "
     f"pack zip tar enco grab look & {_SEND_KEY_STEMS} & {_KEY_STEMS} & {_ADDRESS_STEMS}", rf"""
@@ -529,7 +537,8 @@ PATTERNS = (
         |when) (?:safety|security)"""),
     pattern("guard-off", "ask", "disa skip bypa igno supp turn omit do don' not remo & secu safe "
     "vuln sql ssl tls cert auth sand anti fire malw sign inte mfa 2fa inpu sani", r"""
-        (?:^|\n|[,:;] |\b(?:and|then|to|must|should|always|also|please|you|sure) )(?:disable|skip
+        (?:^|\n|[,:;] |\b(?:and|then|to|must|should|always|also|please|you|sure) )
+        (?<!whether to )(?<!true to )(?<!optional: )(?<!optionally, )(?:disable|skip
         |bypass|ignore|suppress|turn off|omit|remove|(?:do not|don't|not) (?:run|perform|write
         |include|check|test|report|flag|raise))\b (?:[\w-]+ ){0,5}?(?:security|safety
         |vulnerabilit(?:y|ies)|sql[- ]injections?|ssl|tls|certificate|authentication|authorization
@@ -540,8 +549,8 @@ PATTERNS = (
     pattern("ask-for-secret", "ask", f"incl echo repe prin outp disp embe weav hard past list ment "
     f"& {_SECRET_STEMS} & verb resp repl summ comm mess answ", rf"""
         \b(?:include|echo|repeat|print|output|display|embed|weave|hard-?code|paste|list|mention
-        |echoing)\w*\b.{{0,80}}(?<!\w){SECRETS}\b.{{0,80}}\b(?:verbatim|in (?:the|your|every|each
-        |all
+        |echoing)\w*\b(?! tokens? ).{{0,80}}(?<!\w){SECRETS}\b.{{0,80}}\b(?:verbatim
+        |in (?:the|your|every|each|all
         |any) (?:\w+ )?(?:response|reply|summary|commit|message|comment|answer))"""),
     pattern("ask-for-secret", "ask", f"prin log echo dump writ expo comm & {_SECRET_STEMS} & log "
     "log- logs cons stdo outp read repo chat publ", rf"""
@@ -573,14 +582,14 @@ PATTERNS = (
         parts="< [ override notice directive"),
     # Programs for the user
     pattern("prerequisite-download", "block", "pass pwd & zip .zip rar .rar 7z .7z extr unzi unpa "
-    "deco arch", r"""
-        \.(?:zip|rar|7z)\b[\s\S]{0,250}\b(?:password|passcode|pwd|with the pass) ?(?:is\b
-        |[:=`"'(])[ :=`"'(]{0,3}\w{3,}
-        |\b(?:extract|unzip|unpack|decompress)\b[\s\S]{0,80}\b(?:password|passcode|pwd
-        |with the pass) ?(?:is\b|[:=`"'(])[ :=`"'(]{0,3}\w{3,}
-        |\b(?:archive)\b.{0,80}\b(?:password|passcode|pwd) ?(?:is\b|[:=])\W{0,4}\w{3,}
-        |\b(?:password|passcode|pwd|with the pass) ?(?:is\b|[:=`"'(])
-        [ :=`"'(]{0,3}\w{3,}.{0,80}\b(?:extract|unzip|unpack)\b"""),
+    "deco arch", rf"""
+        \.(?:zip|rar|7z)\b[\s\S]{{0,250}}\b(?:password|passcode|pwd|with the pass) ?(?:is\b{_WRONG}
+        |[:=`"'(])[ :=`"'(]{{0,3}}\w{{3,}}
+        |\b(?:extract|unzip|unpack|decompress)\b[\s\S]{{0,80}}\b(?:password|passcode|pwd
+        |with the pass) ?(?:is\b{_WRONG}|[:=`"'(])[ :=`"'(]{{0,3}}\w{{3,}}
+        |\b(?:archive)\b.{{0,80}}\b(?:password|passcode|pwd) ?(?:is\b{_WRONG}|[:=])\W{{0,4}}\w{{3,}}
+        |\b(?:password|passcode|pwd|with the pass) ?(?:is\b{_WRONG}|[:=`"'(])
+        [ :=`"'(]{{0,3}}\w{{3,}}.{{0,80}}\b(?:extract|unzip|unpack)\b"""),
     pattern("prerequisite-download", "ask", "down inst get grab & befo firs prer requ must othe "
     "will won' impo", r"""
         \b(?:download|install|grab)\b[^\n]{0,160}(?:\.(?:exe|msi|dmg|pkg|scr|bat|cmd|appimage

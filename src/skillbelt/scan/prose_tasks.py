@@ -210,7 +210,8 @@ TASK_PATTERNS: tuple[ProsePattern, ...] = (
     # Safeguards
     pattern("guard-off", "ask", "disa turn remo skip bypa dele susp stop & audi bran csrf encr "
     "rate acce code appr moni logg cont mult", rf"""
-        {_ORDER}(?:disable|turn off|remove|skip|bypass|suspend|switch off)\b (?:[\w-]+ ){{0,4}}?
+        {_ORDER}(?<!enable or )(?<!enabling or )(?<!whether to )
+        (?:disable|turn off|remove|skip|bypass|suspend|switch off)\b (?:[\w-]+ ){{0,4}}?
         (?:audit (?:logs?|logging|trails?)|branch protections?|csrf (?:protection|checks?)
         |rate limit
         (?:s|ing)|access controls?|code reviews?|approval (?:steps?|gates?|checks?)
@@ -280,6 +281,7 @@ TASK_PATTERNS: tuple[ProsePattern, ...] = (
         |putt|send|mail|collect|gather|jott|writ)\w* [^\n]{{0,40}}?{SECRETS}"""),
     pattern("hide-from-user", "ask", "neve not does leav without with & brin ment out & up it", r"""
         \b(?:never|does not|do not|doesn't|don't) (?:bring|brings) (?:it|this|that|them) up\b
+        (?! again)
         |\bleav(?:e|es|ing) (?:it|them|(?:this|that)(?: \w+)?) out of
         (?: (?:your|the|any|all|its|code))* (?:summar(?:y|ies)|reports?|answers?|repl(?:y|ies)
         |responses?|reviews?|documentation)\b(?!,? but (?:say|tell|name|note|mention))"""),

@@ -27,7 +27,7 @@ from skillbelt.scan.markdown import (
 from skillbelt.scan.patterns import search_code, search_plainly
 from skillbelt.scan.places import find_paths, place_class
 from skillbelt.scan.prose import Skim, fold, is_about_security, read_prose, read_skimmed
-from skillbelt.scan.values import KINDS
+from skillbelt.scan.values import KINDS, FindingKind
 from skillbelt.text import Lazy, hidden
 from skillbelt.values import SKILL_FILE
 
@@ -96,10 +96,16 @@ _BAD_COMMENT = Lazy(
     r"(?im)\A\s*(?:#|//|--)\s*(?:❌|🚫|bad\b|wrong\b|avoid|don't|vulnerable|unsafe)"
 )
 _ADDRESSED = Lazy(
-    r"\b(?:ai|assistant|agent|claude|model|llm|gpt|copilot|you)\b.{0,80}\b(?:must|should|always"
+    r"\b(?:ai|assistant|agent|claude|model|llm|gpt|copilot|you)\b(?![-/]\w).{0,80}\b(?:must|should|always"
     r"|never|need to|shall|will|are required|have to|instead|also)\b"
     r"|\b(?:must|always|never|instruction|system)\b.{0,60}\b(?:ai|assistant|agent|claude|model"
-    r"|llm)\b"
+    r"|llm)\b(?![-/]\w)"
+)
+# What a comment speaks of that is more than a word for those who fill in a template.
+_ACTING = Lazy(
+    r"://|\b(?:run|execut|send|upload|post|forward|fetch|download|curl|install|delet|ignor|disregard"
+    r"|obey|follow|reveal|output|print|append|copy|trust|approv|disabl|bypass|skip|overrid|pretend"
+    r"|hide|secret|credential|token|password|key|user|permission|confirm|mention|tell)\w{0,5}\b"
 )
 _TAGS = Lazy("[\U000e0020-\U000e007f]{4,}")
 # The flags of England, Scotland and Wales are spelled with the same characters. Other letters
@@ -160,12 +166,14 @@ def read_text_file(path: str, text: str, ledger: Ledger, *, first_line: int = 1)
     """Note what one text file of a skill holds."""
     ledger.path, ledger.first_line = path, first_line
     kind = kind_of_text(path, text)
-    # No model reads questions for tests, and no user runs the steps inside a container.
-    with _Weakened(ledger, kind == "dockerfile" or bool(_QUESTIONS.search(path))):
+    # No model reads the data of tests, and no user runs the steps inside a container.
+    asked = _QUESTIONS.search(path) or (kind == "data" and _TEST_DATA.search(path))
+    with _Weakened(ledger, kind == "dockerfile" or bool(asked)):
         _read_text_file(kind, text, ledger)
 
 
 _QUESTIONS = Lazy(r"(?i)(?:^|/)(?:evals?|benchmarks?)/[^/]+\.jsonl?$")
+_TEST_DATA = Lazy(r"(?i)(?:^|/)tests?/(?!package\.json|settings)[\w.-]+\.jsonl?$")
 
 
 def _read_text_file(kind: str, text: str, ledger: Ledger) -> None:
@@ -402,7 +410,29 @@ def _note_paths(text: str, line: int, ledger: Ledger) -> None:
     for path, at in find_paths(text):
         if place_class(path) in ("credential", "service", "settings", "history"):
             ledger.can("read", path, line + text.count("\n", 0, at))
+            _remember_key(path, at, text, line, ledger)
             _judge_key_and_host(path, text[at : at + _NEAR], line + text.count("\n", 0, at), ledger)
+
+
+def _remember_key(path: str, at: int, text: str, line: int, ledger: Ledger) -> None:
+    """Remember a file with keys that a sentence says to read, by its folder below the home."""
+    if ledger.weaker or place_class(path) == "settings":
+        return
+    before = text[text.rfind("\n", 0, at) + 1 : at]
+    if _READS.search(before) and not _FORBIDS.search(before):
+        folder = _HOME.sub("", path).partition("/")[0]
+        ledger.names_key(folder, line + text.count("\n", 0, at))
+
+
+_HOME = Lazy(r"^(?:~|\$\{?HOME\}?|/root|/home/\w+|/Users/\w+)?/(?:\.config/)?")
+_READS = Lazy(
+    r"(?i)\b(?:read|cat|copy|collect|extract|scan|parse|load|list|gather|check|include|export|inspect"
+    r"|back up|archive|catalog|inventory|audit|search)s?\b"
+)
+_FORBIDS = Lazy(
+    r"(?i)\b(?:never|not|don't|cannot|avoid|refuse|den(?:y|ies|ied)|block(?:s|ed)?|exclud|protect|without"
+    r"|forbid|prevent|detect|flag|attempts?|malicious|attack|instead of|ignore)"
+)
 
 
 def _judge_key_and_host(path: str, after: str, line: int, ledger: Ledger) -> None:
@@ -602,8 +632,10 @@ def read_hidden(paragraph: Paragraph, ledger: Ledger) -> None:
     strong = any(one.kind != KINDS[-1] for one in ledger.findings[before:])
     if strong:
         ledger.find("hidden-comment", paragraph.line, text)
-    elif _ADDRESSED.search(fold(text)):
-        ledger.find("hidden-comment", paragraph.line, text, "ask")
+    elif _ADDRESSED.search(folded := fold(text)):
+        fills_in = "template" in ledger.path.lower() and not _ACTING.search(folded)
+        kind: FindingKind = "note" if fills_in else "ask"
+        ledger.find("hidden-comment", paragraph.line, text, kind)
     if _COMMAND.search(text) and "://" in text:
         with _MaybeProse(ledger):
             shell.read_shell(text, paragraph.line, ledger)

@@ -140,6 +140,7 @@ class _Reading:
             self.ledger.miss(f"{len(others) - MAX_FILES:,} files after the first {MAX_FILES:,}")
             if _is_acted_on(others[MAX_FILES]):
                 self._report_unread(others[MAX_FILES].path, f"it comes after {MAX_FILES:,} files")
+        self.ledger.judge_named_keys()
         judge_word(self.skill, self.ledger.used_hosts, self.ledger)
 
     def has_read(self, digest: str) -> bool:

@@ -97,7 +97,30 @@ def _look_at_text(text: str, line: int, ledger: Ledger) -> None:
             ledger.find("environment-to-network", at, match[0])
     for match, at in number_lines(_SOCKET.finditer(text), text, line):
         ledger.can("host", match[1], at)
-        ledger.find("reverse-shell", at, match[0])
+        tries = _only_tries(text, match)
+        ledger.find("reverse-shell", at, match[0], "note" if tries else None)
+
+
+def _only_tries(text: str, match: re.Match[str]) -> bool:
+    """Whether a socket is opened to see whether a port answers: nothing is sent or read."""
+    before = text[max(match.start() - 60, text.rfind("\n", 0, match.start()) + 1) : match.start()]
+    end = text.find("\n", match.end())
+    after = text[match.end() : end if end >= 0 else len(text)][:60]
+    found = _TRIES.search(before)
+    closed = found is not None and ("<>" not in found[0] or after.lstrip('" ').startswith(")"))
+    return closed and _TRIED.match(after) is not None
+
+
+# A redirection of nothing, or a socket that is closed at once, and what may follow.
+_TRIES = Lazy(
+    r"(?:(?:^|[;(\"'{&|]|\b(?:then|do|if|bash -c|sh -c)\b)[\"' \t({]{0,4}!?[ \t]{0,4}"
+    r"(?:(?:echo|:|true)(?:[ \t]{1,4}(?:-n|\"\"|''))?[ \t]{0,4}|cat[ \t]{0,4}<[ \t]{0,4}/dev/null"
+    r"[ \t]{0,4})?>[ \t]{0,4}|(?<!\$)\([ \t]{0,4}exec[ \t]{1,4}\d{0,3}<>[ \t]{0,4})\"?\Z"
+)
+_TRIED = Lazy(
+    r"\"?[ \t]{0,4}[\"')}]{0,4}[ \t]{0,4}(?:[12&]?>[ \t]{0,4}(?:/dev/null|&1)[ \t\"')}]{0,8}){0,4}"
+    r"(?:$|;|&|\|\||#)"
+)
 
 
 def _read_words(text: str, line: int, state: ShellState) -> None:
@@ -292,7 +315,11 @@ class _Reader:
         if node.type == "string" and not node.named_children:
             yield Traced(text=self.text(node)[1:-1])
             return
+        end = node.children[0].end_byte if node.children else 0
         for child in node.children:
+            if child.start_byte > end:  # line breaks, which belong to no part
+                yield Traced(text=self.source[end : child.start_byte].decode("utf-8", "replace"))
+            end = child.end_byte
             if child.type == "string_content":
                 text = self.text(child).replace("\\\n", "")
                 yield Traced(text=re.sub(r'\\([$`"\\])', r"\1", text))

@@ -128,6 +128,8 @@ def run_call(call: ShellCall, state: ShellState) -> Traced:
         return UNKNOWN
     path = _plain(call.words[0].known)
     script = state.files.get(path) or state.ledger.fetched.get(path)
+    if name in _HANDLERS and "/" not in call.words[0].known:
+        script = None  # a program of the system, and not a file of that name
     if script is not None and (script.text or "net" in script.labels):
         ledger.runs_shell(script, call.line, call.whole)
     if (
@@ -376,7 +378,8 @@ def _interpreter(call: ShellCall, state: ShellState) -> Traced:
         state.ledger.runs_code(code, call.line, call.name, language)
         return Traced(labels=code.labels)
     files = call.operands
-    if files and files[0].known != "-":
+    # Behind `-`, which stands for what is piped in, words are data for it.
+    if files and not any(one.known == "-" for one in call.words[1 : call.words.index(files[0])]):
         content = state.content(files[0], call.line)
         if "net" in content.labels:
             state.ledger.runs_code(content, call.line, call.whole, language)
