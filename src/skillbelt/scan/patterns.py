@@ -77,7 +77,7 @@ _ANYWHERE = (
           r"\b(?:instance|class|module)_eval\b"),
     _code("fetch-and-run", "ask", "eval",
           r"\beval\b[ ({]{0,3}get ?\(? ?(?:qq?[{(/|]|['\"])https?:", most=22),
-    _code("reverse-shell", "ask", "/inet/tcp/ /inet/udp/ /inet4/tcp/",
+    _code("reverse-shell", "ask", "/inet/tcp/ /inet/udp/ /inet4/",
           r"/inet4?/(?:tcp|udp)/\d[\s\S]{0,400}?[^|&]\|[ \t]{0,9}getline"),
     _code("dynamic-code", "ask", "worker(",
           r"\bnew\s{1,9}(?:\w{1,40}\.)?Worker\((?!\s{0,9}['\"`])[^\n]{0,200}\beval[\"']?\s{0,9}:"
@@ -107,7 +107,8 @@ _ANYWHERE = (
           r"new url\(\s{0,9}['\"]https?://[^\n]{0,200}\.(?:text|openstream)\b[\s\S]{0,400}?"
           r"(?:\.execute\(|\bevaluate\()", most=646),
     # Classes and libraries that are loaded from bytes of the network
-    _code("fetch-and-run", "ask", "assembly.load( loadfrombytes urlclassloader(",
+    _code("fetch-and-run", "ask", "assembly.load( assembly].load( "
+          "assembly::load( assembly]::load( urlclassloader(",
           r"(?:getbytearrayasync|downloaddata|getstreamasync|openread|webclient)\b[\s\S]{0,800}?"
           r"\bassembly\]?(?:\.|::)load\(|\bassembly\]?(?:\.|::)load\([^\n]{0,200}(?:getbytearrayasync"
           r"|downloaddata|webclient)|\burlclassloader\([^\n]{0,120}https?://"),
@@ -134,9 +135,10 @@ _ANYWHERE = (
           r"(?:iex|invoke-expression)[^\n]{0,200}frombase64string"
           r"|frombase64string[^\n]{0,300}(?:iex|invoke-expression)"
           r"|powershell[^\n]{0,80}\s-e(?:nc|ncodedcommand|c)?\s+[A-Za-z0-9+/=]{40,}"),
-    _code("decode-and-run", "block", "eval( assert(",
+    _code("decode-and-run", "block", "eval",
           r"\beval\s*\(\s*(?:gzinflate|base64_decode|str_rot13|gzuncompress|atob|unescape"
-          r"|Buffer\.from|Base64\.(?:strict_)?decode64)\s*\("),
+          r"|Buffer\.from|Base64\.(?:strict_)?decode64)\s*\(",
+          also="gz base64 rot13 atob unescape buffer"),
     _code("destruction", "block", "remove-item format-volume /q",
           r"remove-item\b[^\n]{0,80}(?:\$home|\$env:userprofile"
           r"|c:\\)[\\/]?\*?\s[^\n]{0,60}-recurse|format-volume\b|\brd\s+/s\s+/q\s+(?:c:\\?"
@@ -146,7 +148,7 @@ _ANYWHERE = (
           r"|set)-content\b[^\n]{0,40}\$profile"),
     _code("guard-off", "ask", "set-mppreference set-executionpolicy windefend",
           r"set-mppreference\b[^\n]{0,80}(?:disable|exclusion)|sc\s+(?:stop|delete)\s+windefend"),
-    _code("surveillance", "block", "getasynckeystate setwindowshookex keylog cgeventtap",
+    _code("surveillance", "block", "getasynckeystate setwindowshookex keylog key_log cgeventtap",
           r"getasynckeystate|setwindowshookex|cgeventtapcreate|\bkey_?logger\.(?:start|run)\b"),
     _code("miner", "block", "xmrig stratum coinhive cryptonight minerd",
           r"\bxmrig\b|stratum\+(?:tcp|ssl)://|coinhive\.min|\bcryptonight\b|\bminerd\s+-"),

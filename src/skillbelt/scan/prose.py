@@ -106,6 +106,8 @@ _BETWEEN_WORDS = bytes(
     for code in range(256)
 )
 _WORDS = Lazy(r"\w[\w'-]*")
+# "end-user" has "user", and "n'informez" has "informez".
+_PARTS_OF_WORD = Lazy(r"[^\W_]+")
 _REST_OF_WORD = Lazy(r"[^\s\"'`)<>]{0,200}")
 _ENTITY = Lazy(r"&#?\w")
 # All but plain letters and the signs that people write between words.
@@ -509,7 +511,7 @@ def _bits_of(word: str) -> int:
         parts = {word, *filter(None, word.split("_"))}
         return reduce(or_, map(_bits_of_part, parts))
     bits = _bits_of_part("@") if "@" in word else 0
-    for part in {*_WORDS.findall(word), *_WORDS.findall(word.replace("_", " "))}:
+    for part in {*_WORDS.findall(word), *_PARTS_OF_WORD.findall(word)}:
         bits |= _bits_of_part(part)
     return bits
 
@@ -575,7 +577,8 @@ class _BeginningBits(dict[str, tuple[tuple[str, int], ...]]):
         for stem in accumulate(start):
             if stem in _STEMS:
                 for begin, bits in _lengthen_all(stem).items():
-                    if begin[:STEM] == start:
+                    # "key" begins "keys", too
+                    if start in (begin[:STEM], begin + start[len(begin) :][:1]):
                         found[begin] = found.get(begin, 0) | bits
         return self.setdefault(start, tuple(found.items()))
 

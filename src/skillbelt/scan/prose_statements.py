@@ -48,7 +48,7 @@ STATEMENTS = (
         \b(?:overrides?|supersedes?|replaces?|takes? precedence over) (?:the |your )?
         (?:user(?:'s|s') (?:original )?|original user |current user )(?:\w+ )?(?:tasks?
         |instructions?|requests?|specifications?|objectives?|intent|goals?)\b"""),
-    pattern("override-instructions", "ask", "user & inst requ task & supe over igno", r"""
+    pattern("override-instructions", "ask", "user & inst requ task & disr supe over igno", r"""
         \buser(?:'s|s')? (?:original )?(?:instructions?|requests?|tasks?) (?:\w+ ){0,6}?(?:can|may
         |will|must) be (?:superseded|overridden|ignored|disregarded)\b"""),
     pattern("override-instructions", "ask", "trea inte acce & as & high trus priv elev auth syst "
@@ -57,7 +57,7 @@ STATEMENTS = (
         [^.\n]{0,100}?\bas (?:an? |the )?(?:high-priority|highest-priority|trusted|privileged
         |elevated|authoritative|system)(?: (?!when|if|its|and|for|in|than)[\w-]+){0,2}
         [ ](?:instruction|directive|command)s?\b"""),
-    pattern("override-instructions", "ask", "unre unfi & mode & ente acti swit", r"""
+    pattern("override-instructions", "ask", "unce unre unfi & mode & goes ente acti swit", r"""
         \b(?:enters?|activates?|switch(?:es)? to|goes into) (?:an? |the )?(?:unrestricted
         |unfiltered|uncensored) mode\b"""),
     pattern("send-instruction", "ask", "tran sent uplo forw subm & auth publ main & skil tool plug "
