@@ -30,7 +30,7 @@ _TO_WORDS = bytes(
     n if n > 127 else ord(chr(n).lower()) if chr(n).isalnum() else 0x20 for n in range(256)
 )
 
-# Two words that follow each other, by their numbers. None stands for a word that nobody seeks.
+# Two words that follow each other, by their numbers. None stands for a word not in the request.
 _Phrase: TypeAlias = tuple[int | None, int | None]
 
 
