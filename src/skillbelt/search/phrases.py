@@ -37,10 +37,13 @@ _Phrase: TypeAlias = tuple[int | None, int | None]
 def raise_phrases(asked: Query, ranked: Sequence[Ranked]) -> list[Ranked]:
     """Return the candidates in their new order; only the best few may change places."""
     head = ranked[:_HEAD]
-    phrases = _phrases(asked) if len(head) > 1 else {}
+    spelt = runs(asked.text) if len(head) > 1 else []
+    terms = [(*numbers(run), 0)[0] for run in spelt]
+    phrases = _phrases(asked, terms)
     if not phrases:
         return list(ranked)
-    forms, wanted, factor = _forms(asked, phrases), frozenset(phrases), _WEIGHT / asked.scale
+    forms = _forms(phrases, dict(zip(terms, spelt, strict=True)))
+    wanted, factor = frozenset(phrases), _WEIGHT / asked.scale
     found: list[Ranked] = []
     for one in head:
         more = factor * sum(map(phrases.__getitem__, _said(one, forms, wanted)))
@@ -52,22 +55,22 @@ def raise_phrases(asked: Query, ranked: Sequence[Ranked]) -> list[Ranked]:
     return found
 
 
-def _phrases(asked: Query) -> dict[_Phrase, float]:
+def _phrases(asked: Query, terms: Sequence[int]) -> dict[_Phrase, float]:
     """Return the words that follow each other in the request, with what they weigh."""
     words, found = asked.words, dict[_Phrase, float]()
-    for one, other in pairwise((*numbers(run), 0)[0] for run in runs(asked.text)):
+    for one, other in pairwise(terms):
         if one in words and other in words and one != other:
             found[one, other] = min(words[one].rarity + words[other].rarity, _MOST_RARITY)
     return found
 
 
-def _forms(asked: Query, phrases: Iterable[_Phrase]) -> dict[bytes, int]:
+def _forms(phrases: Iterable[_Phrase], spelt: Mapping[int, str]) -> dict[bytes, int]:
     """Return the number of each form of the words in the phrases."""
     found: dict[bytes, int] = {}
     for term in {term for pair in phrases for term in pair if term is not None}:
-        spelt = asked.spelt[term].lower().encode("utf-8", "replace")
-        found[spelt] = term
-        left = _ENDING.sub(b"", spelt)
+        word = spelt[term].lower().encode("utf-8", "replace")
+        found[word] = term
+        left = _ENDING.sub(b"", word)
         for ending in _ENDINGS:
             found.setdefault(left + ending, term)
     return found
