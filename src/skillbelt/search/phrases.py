@@ -20,8 +20,9 @@ from skillbelt.search.words import numbers, runs
 
 _HEAD = 5  # candidates that are read
 _MOST_CHARS = 20_000  # of a text
-_MOST_RARITY = 5.0  # of two words; words side by side are rare enough by then
-_WEIGHT = 3.5
+# Of two words: what has less is common ("how many"), and side by side all others are rare enough.
+_LEAST_RARITY, _MOST_RARITY = 2.5, 5.0
+_WEIGHT = 6.0
 # A form of a word: without its ending, with another one. What is no word does no harm.
 _ENDING = re.compile(rb"(?<=...)(?:ies|es|s|ed|ing|e|y)\Z")
 _ENDINGS = (b"", b"e", b"s", b"es", b"ed", b"ing", b"y", b"ies")
@@ -60,7 +61,9 @@ def _phrases(asked: Query, terms: Sequence[int]) -> dict[_Phrase, float]:
     words, found = asked.words, dict[_Phrase, float]()
     for one, other in pairwise(terms):
         if one in words and other in words and one != other:
-            found[one, other] = min(words[one].rarity + words[other].rarity, _MOST_RARITY)
+            rare = words[one].rarity + words[other].rarity
+            if rare > _LEAST_RARITY:
+                found[one, other] = min(rare, _MOST_RARITY) - _LEAST_RARITY
     return found
 
 
