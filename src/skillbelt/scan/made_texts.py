@@ -6,10 +6,14 @@ Readers of code call `judge_made_text` for each text that they could work out, i
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from functools import lru_cache
+from itertools import pairwise
 from typing import Literal
 
 from skillbelt.scan.addresses import HOLE, find_urls, is_reserved
 from skillbelt.scan.command_names import COMMAND_NAMES
+from skillbelt.scan.decoding import has_run
 from skillbelt.scan.ledger import MAX_NESTING, Ledger
 from skillbelt.text import Lazy
 
@@ -27,17 +31,15 @@ _COMMAND_LINE = Lazy(
 # What a command acts on, behind its name.
 _ACTED_ON = Lazy(r"://|(?:^|\s)(?:[~.]{0,2}/\w|-{1,2}\w)|\.(?:sh|py|js|exe|ps1)\b|\|\s{0,9}\w")
 # Words that every sentence has some of.
-_FUNCTION_WORDS = frozenset(
-    """the and to of in is are you your that this with for from not all any do it be as or must
-    should will then now when before after always never into on at by its have has
-    der die das und ist nicht ein eine mit von zu den dem auf für sie
-    le la les des et est une un pour dans avec que vous sur pas
-    el los las una por con para del su que no se
-    il di che non per con una gli nel della
-    o os as um uma de com não para seu
-    и в не на что с по для как это все или вы
-    і та не що для""".split()
-)
+_SENTENCE_WORDS = """
+the and to of in is are you your that this with for from not all any do it be as or must should
+will then now when before after always never into on at by its have has
+der die das und ist nicht ein eine mit von zu den dem auf für sie
+le la les des et est une un pour dans avec que vous sur pas
+el los las una por con para del su que no se il di che non per gli nel della
+o os um uma de com não seu и в не на что с по для как это все или вы і та що
+"""
+_FUNCTION_WORDS = frozenset(_SENTENCE_WORDS.split())
 _MIN_WORDS = 5
 # Letters of scripts that are written without blanks.
 _UNSPACED = Lazy(r"[\u2e80-\u9fff\uf900-\ufaff\u0e00-\u0e7f]")
@@ -61,9 +63,7 @@ def judge_made_text(
         return
     if ledger.nesting < MAX_NESTING:
         ledger.reads_made_text(text, line)
-    if seen == "hidden" and reads_like_order(text):
-        ledger.find("assembled-text", line, text)
-    elif seen == "scattered" and not is_command_line(text) and _is_prose(text):
+    if _JUDGES[seen](text):
         ledger.find("assembled-text", line, text)
 
 
@@ -71,13 +71,19 @@ def find_visibility(text: str, source: str) -> Visibility:
     """Return how much of a text a reader of the source sees: by its words, and by pairs of them."""
     words = _WORD.findall(text.lower())
     if not words:
-        return "plain" if text in source else "hidden"
-    shown = f" {' '.join(_WORD.findall(_ESCAPED_END.sub(' ', source.lower())))} "
-    there = sum(f" {one} " in shown for one in words)
-    if there * 2 < len(words):
+        return "plain"
+    shown, pairs = _find_words(source)
+    if sum(one in shown for one in words) * 2 < len(words):
         return "hidden"
-    pairs = sum(f" {one} {other} " in shown for one, other in zip(words, words[1:], strict=False))
-    return "scattered" if pairs * 2 < len(words) - 1 else "plain"
+    together = sum(pair in pairs for pair in pairwise(words))
+    return "scattered" if together * 2 < len(words) - 1 else "plain"
+
+
+@lru_cache(maxsize=2)
+def _find_words(source: str) -> tuple[frozenset[str], frozenset[tuple[str, str]]]:
+    """Return the words of a source, and those that stand beside each other."""
+    words = _WORD.findall(_ESCAPED_END.sub(" ", source.lower()))
+    return frozenset(words), frozenset(pairwise(words))
 
 
 def reads_like_order(text: str) -> bool:
@@ -89,6 +95,14 @@ def reads_like_order(text: str) -> bool:
 def is_command_line(text: str) -> bool:
     """Whether a text holds a command with something that it acts on."""
     return any(_ACTED_ON.search(one[1]) for one in _COMMAND_LINE.finditer(text))
+
+
+_JUDGES: dict[Visibility, Callable[[str], bool]] = {
+    "hidden": reads_like_order,
+    "scattered": lambda text: _is_prose(text),
+    # Taken apart and put together again, for no other reason than to confuse.
+    "plain": is_command_line,
+}
 
 
 def _is_text(text: str) -> bool:
@@ -109,3 +123,58 @@ def _is_prose(text: str) -> bool:
         return False
     usual = sum(one in _FUNCTION_WORDS for one in words)
     return usual >= 2 and usual * 8 >= len(words)
+
+
+# What decodes, or works on single signs, and is seldom in honest code.
+_RARE_MEANS = """
+chr( (chr ord( (ord bytes( bytearray( maketrans fromhex hexlify a2b_ b16 b32 b64 b85 a85
+rot13 rot_13 rot-13 decompress unescape unquote from_bytes to_bytes codecs ::- reversed( reduce(
+swapcase random.seed Random( unpack( marshal
+""".split()
+# Many `\\x` and `\\u`, which spell what they do not show.
+_ESCAPES = Lazy(r"(?:\\x[0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\[0-7]{3}){6}")
+# What puts parts together, in honest code as well: it takes a literal that says nothing.
+_USUAL_MEANS = Lazy(
+    r"(?:''|\"\")\s{0,3}\.join|\b(?:end|sep)\s{0,3}=\s{0,3}(?:''|\"\")|\]\s{1,3}for\b|\^|:\s{0,3}:"
+    r"|\.join\(|\+="
+)
+_LITERAL = Lazy(r"[\"']([^\"'\n]{20,})[\"']")
+_SHORT_LITERALS = Lazy(r"(?:[\"'][^\"'\n]{1,3}[\"']\s{0,9}[:,]\s{0,9}){12}")
+_PAIRS = frozenset(
+    """
+re on er in at es ti th en or te he st se nt an de co io al le it ed ta nd ar ro ra me ng ri li ec
+is to et ns ve as ct ce il ne ca ge tr ic si ma pr ea om pe fi ch ac ll lo us el fo ou pa ut ur di
+la ss ts nc po id pl ex am na un mp ha da no im ot ag od rt ad ap ie ol oc em ho mo do vi ep ul rs
+ai va op ef su ev so if ow ty ck be ab mi os sk ig bl hi ru cr fe ly wi sc ke pt sh ni ir ue cu ry
+tu cl lu qu pu ia iv ba sp ci ki ls rm ip um pi wh ee tt sa rc lt ui au gr oo pp fr
+""".split()
+)
+_LETTERS = Lazy(r"[a-z]+")
+_IN_NUMBERS = bytes(code in b"0123456789abcdefABCDEFxX ,;:\n" for code in range(256))
+_RUN_OF_NUMBERS = b"\1" * 24
+_NUMBERS = Lazy(r"(?:\b(?:0[xX][0-9a-fA-F]{1,6}|\d{1,6})[\s,;:]{1,9}){8}|\d{24}")
+_MAX_LITERALS = 300
+
+
+def may_put_together(source: str) -> bool:
+    """Whether code has the means to put a text together, and something to make it from."""
+    if any(one in source for one in _RARE_MEANS):
+        return True
+    if "\\x" in source or "\\u" in source:
+        if _ESCAPES.search(source):
+            return True
+    if not _USUAL_MEANS.search(source):
+        return False
+    if has_run(source, _IN_NUMBERS, _RUN_OF_NUMBERS) and _NUMBERS.search(source):
+        return True
+    literals = _LITERAL.findall(source)
+    return any(map(_says_nothing, literals[:_MAX_LITERALS])) or bool(_SHORT_LITERALS.search(source))
+
+
+def _says_nothing(literal: str) -> bool:
+    """Whether the letters of a literal do not follow each other as in words."""
+    folded = literal[:400].lower()
+    pairs = [a + b for word in _LETTERS.findall(folded) for a, b in pairwise(word)]
+    if len(pairs) < 10:
+        return len(set(folded)) > 12 and not folded.isspace() and len(pairs) * 6 < len(folded)
+    return sum(one in _PAIRS for one in pairs) * 100 < len(pairs) * 68

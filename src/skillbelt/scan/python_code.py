@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from posixpath import dirname, join
 from typing import TYPE_CHECKING
 
@@ -18,13 +18,17 @@ from skillbelt.format.python_source import MAX_SOURCE_BYTES, parse_python
 from skillbelt.late import Late
 from skillbelt.scan.calls import TracedCall, judge_call
 from skillbelt.scan.ledger import HOLE, UNKNOWN, Ledger, Traced, merge
+from skillbelt.scan.made_texts import find_visibility, judge_made_text, may_put_together
 from skillbelt.scan.package_names import judge_package
 from skillbelt.text import Lazy
 
 if TYPE_CHECKING:
     import textwrap
+
+    from skillbelt.scan import evaluator
 else:
     textwrap = Late("textwrap")  # cost: 1 ms, only for code that is indented
+    evaluator = Late("skillbelt.scan.evaluator")  # cost: 15 ms, only for code that decodes
 
 _MAX_DEPTH = 60
 _MAX_ROUNDS = 12
@@ -53,13 +57,29 @@ def read_python(text: str, line: int, ledger: Ledger) -> bool:
     tree = _parse(plain)
     if tree is None:
         return False
-    reader = PythonReader(ledger, line)
+    reader = PythonReader(ledger, line, plain)
+    made = _evaluate(tree, plain, ledger) if may_put_together(plain) else None
+    if made is not None:
+        reader.known = made.known
     try:
         reader.declare(tree.body)
         reader.run(tree.body, 0)
     except RecursionError:
         ledger.miss("Python that is nested too deep")
+    for one in made.texts() if made is not None else ():
+        judge_made_text(one.text, plain, line + one.line - 1, ledger, spelled=one.spelled)
     return True
+
+
+def _evaluate(tree: ast.Module, source: str, ledger: Ledger) -> evaluator.Evaluation:
+    """Return what a source makes of its constants, within the steps that are left."""
+    left = ledger.evaluation_steps
+    machine = evaluator.Evaluator(
+        ledger.read_sibling, evaluator.MAX_STEPS if left is None else left
+    )
+    made = machine.evaluate(tree, source)
+    ledger.evaluation_steps = max(machine.left, 0)
+    return made
 
 
 def _parse(text: str) -> ast.Module | None:
@@ -93,8 +113,10 @@ _POWER_NAMES = frozenset(
 class PythonReader:
     """Follows the values of one source."""
 
-    def __init__(self, ledger: Ledger, line: int) -> None:
-        self.ledger, self.first = ledger, line
+    def __init__(self, ledger: Ledger, line: int, source: str) -> None:
+        self.ledger, self.first, self.source = ledger, line, source
+        # The texts of expressions, as far as an evaluation made them.
+        self.known: Mapping[ast.AST, str] = {}
         self.names: dict[str, Traced] = {}
         self.functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = {}
         self.returns: dict[str, Traced] = {}
@@ -189,6 +211,8 @@ class PythonReader:
         if isinstance(node, ast.AugAssign):
             before = self.value(node.target, depth)
             value = _add(before, value)
+            if node in self.known:
+                value = self._as_made(value, node)
         self._assign(node.target, value)
 
     def _assign(self, target: ast.expr, value: Traced) -> None:
@@ -294,6 +318,8 @@ class PythonReader:
         method = _EXPRESSIONS.get(type(node))
         if method is not None:
             made: Traced = method(self, node, depth + 1)
+            if node in self.known:
+                made = self._as_made(made, node)
             if made.text in _POWER_NAMES and isinstance(node, _COMPOSED):
                 self._judge_name(made.text or "", node)
             return made
@@ -303,6 +329,15 @@ class PythonReader:
             if isinstance(child, ast.expr)
         ]
         return Traced(labels=merge(parts))
+
+    def _as_made(self, value: Traced, node: ast.AST) -> Traced:
+        """Return a value with the text that the evaluation made of it."""
+        text = self.known[node]
+        if not text or HOLE in text or text == value.text:
+            return value
+        hidden = find_visibility(text, self.source) == "hidden"
+        mark = frozenset(("decoded",)) if hidden else frozenset[str]()
+        return Traced(text=text, labels=value.labels | mark)
 
     def _judge_name(self, name: str, node: ast.expr) -> None:
         """Note the name of a function with power that is put together or decoded."""
