@@ -202,6 +202,8 @@ class Evaluator:
         self.left, self.floor = steps, 0
         self.read_sibling = read_sibling
         self.modules: dict[str, _Module] = {}
+        # The sources of the skill's modules that were imported.
+        self.imported = ""
 
     def evaluate(self, tree: ast.Module, source: str) -> Evaluation:
         """Return what a module makes of its constants, as far as the steps go."""
@@ -819,6 +821,7 @@ class Evaluation:
         text = self.machine.read_sibling(f"{name.replace('.', '/')}.py") if name else ""
         if not text or self._nested >= _MAX_NESTED:
             return _Module(name)
+        self.machine.imported += f"\n{text}"
         made = self.machine.modules[name] = _Module(name, Scope(None))
         foreign, self._is_foreign = self._is_foreign, True
         self._nested += 1
@@ -1491,7 +1494,7 @@ class Evaluation:
         if name == "join" and kind in TEXTS:
             return self._join(owner, args[0])
         if name == "format" and kind is str:
-            return values.put_in(owner, tuple(args), named, HOLE)
+            return values.put_in(owner, tuple(args), named)
         if kind in TEXTS and (any(map(holds_unknown, args)) or UNKNOWN in named.values()):
             return UNKNOWN
         given: list[Any] = []
@@ -1530,7 +1533,7 @@ class Evaluation:
             return UNKNOWN
         found = collect(items)
         self.spend(len(found) // 16)
-        made = values.join(separator, found, HOLE)
+        made = values.join(separator, found)
         if type(made) is str and len(found) >= MIN_MADE and len(made) <= 3 * len(found):
             self._spelled.add(made)
         return made

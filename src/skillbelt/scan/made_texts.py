@@ -69,14 +69,16 @@ def judge_made_text(
 
 def find_visibility(text: str, source: str) -> Visibility:
     """Return how much of a text a reader of the source sees: by its words, and by pairs of them."""
-    words = _WORD.findall(text.lower())
+    parts = [_WORD.findall(one) for one in text.lower().split(HOLE)]
+    words = [one for part in parts for one in part]
     if not words:
         return "plain"
-    shown, pairs = _find_words(source)
+    shown, shown_pairs = _find_words(source)
     if sum(one in shown for one in words) * 2 < len(words):
         return "hidden"
-    together = sum(pair in pairs for pair in pairwise(words))
-    return "scattered" if together * 2 < len(words) - 1 else "plain"
+    pairs = [pair for part in parts for pair in pairwise(part)]
+    together = sum(pair in shown_pairs for pair in pairs)
+    return "scattered" if together * 3 < len(pairs) else "plain"
 
 
 @lru_cache(maxsize=2)
@@ -125,12 +127,17 @@ def _is_prose(text: str) -> bool:
     return usual >= 2 and usual * 8 >= len(words)
 
 
-# What decodes, or works on single signs, and is seldom in honest code.
-_RARE_MEANS = """
-chr( (chr ord( (ord bytes( bytearray( maketrans fromhex hexlify a2b_ b16 b32 b64 b85 a85
-rot13 rot_13 rot-13 decompress unescape unquote from_bytes to_bytes codecs ::- reversed( reduce(
-swapcase random.seed Random( unpack( marshal
+# What decodes, or works on single signs, and is seldom in honest code; a cheap test comes first.
+_RARE_HINTS = """
+chr ord( bytes( bytearray( maketrans fromhex hexlify a2b_ b16 b32 b64 b85 a85 rot13 rot_13 rot-13
+decompress unescape unquote _bytes( codecs ::- reversed( reduce( swapcase random.seed Random(
+marshal
 """.split()
+_RARE_MEANS = Lazy(
+    r"\b(?:chr|ord|bytes|bytearray|reversed|reduce|(?:from|to)_bytes|Random)\(|[(,=]\s{0,3}chr\b"
+    r"|maketrans|fromhex|hexlify|\ba2b_|\b(?:b16|b32|b64|b85|a85)|base(?:16|32|64|85)|rot[-_]?13"
+    r"|decompress|unescape|unquote|codecs|::-|swapcase|random\.seed|marshal"
+)
 # Many `\\x` and `\\u`, which spell what they do not show.
 _ESCAPES = Lazy(r"(?:\\x[0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\[0-7]{3}){6}")
 # What puts parts together, in honest code as well: it takes a literal that says nothing.
@@ -154,11 +161,14 @@ _IN_NUMBERS = bytes(code in b"0123456789abcdefABCDEFxX ,;:\n" for code in range(
 _RUN_OF_NUMBERS = b"\1" * 24
 _NUMBERS = Lazy(r"(?:\b(?:0[xX][0-9a-fA-F]{1,6}|\d{1,6})[\s,;:]{1,9}){8}|\d{24}")
 _MAX_LITERALS = 300
+_MIN_PAIRS = 14
+# Of the pairs of letters in words, in per cent; signs that were moved have fewer.
+_USUAL_SHARE = 64
 
 
 def may_put_together(source: str) -> bool:
     """Whether code has the means to put a text together, and something to make it from."""
-    if any(one in source for one in _RARE_MEANS):
+    if any(one in source for one in _RARE_HINTS) and _RARE_MEANS.search(source):
         return True
     if "\\x" in source or "\\u" in source:
         if _ESCAPES.search(source):
@@ -175,6 +185,6 @@ def _says_nothing(literal: str) -> bool:
     """Whether the letters of a literal do not follow each other as in words."""
     folded = literal[:400].lower()
     pairs = [a + b for word in _LETTERS.findall(folded) for a, b in pairwise(word)]
-    if len(pairs) < 10:
-        return len(set(folded)) > 12 and not folded.isspace() and len(pairs) * 6 < len(folded)
-    return sum(one in _PAIRS for one in pairs) * 100 < len(pairs) * 68
+    if len(pairs) < _MIN_PAIRS:
+        return " " not in folded and "{" not in folded and len(set(folded)) > 14
+    return sum(one in _PAIRS for one in pairs) * 100 < len(pairs) * _USUAL_SHARE

@@ -57,17 +57,19 @@ def read_python(text: str, line: int, ledger: Ledger) -> bool:
     tree = _parse(plain)
     if tree is None:
         return False
-    reader = PythonReader(ledger, line, plain)
+    source = plain
     made = _evaluate(tree, plain, ledger) if may_put_together(plain) else None
+    reader = PythonReader(ledger, line, source)
     if made is not None:
         reader.known = made.known
+        reader.source = source = plain + made.machine.imported
     try:
         reader.declare(tree.body)
         reader.run(tree.body, 0)
     except RecursionError:
         ledger.miss("Python that is nested too deep")
     for one in made.texts() if made is not None else ():
-        judge_made_text(one.text, plain, line + one.line - 1, ledger, spelled=one.spelled)
+        judge_made_text(one.text, source, line + one.line - 1, ledger, spelled=one.spelled)
     return True
 
 

@@ -29,6 +29,8 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from skillbelt.scan.addresses import HOLE
+
 # Characters, bytes or items of one value.
 MAX_SIZE = 64 * 2**10
 _MAX_BITS = 64 * 2**10
@@ -41,6 +43,10 @@ _MAX_MEMORY = 16 * 2**20
 
 class TooLarge(Exception):
     """A value, or the work for it, is larger than the evaluator takes."""
+
+
+class NotPlain(Exception):
+    """A value is not of a type that is printed here."""
 
 
 class Unknown:
@@ -183,7 +189,9 @@ def weigh_text(value: Any) -> int:
     if isinstance(value, int):
         return value.bit_length() // 3 + 1
     if type(value) not in CONTAINERS:
-        return 40
+        if type(value) in SCALARS:
+            return 40
+        raise NotPlain
     bounded(weigh(value))
     total = 0
     left = [value]
@@ -259,8 +267,8 @@ _SPEC = re.compile(r"(?:[^{}]?[<>=^])?[-+ ]?#?0?\d{0,3}[,_]?(?:\.\d{1,3})?[bcdeE
 
 def format_value(value: Any, spec: str) -> str:
     """Return a value as `format` prints it."""
-    if type(value) not in SCALARS and spec:
-        raise TooLarge
+    if value is UNKNOWN or (type(value) not in SCALARS and spec):
+        return HOLE
     if not _SPEC.match(spec):
         raise TooLarge
     return format(value, spec) if spec else to_text(value)
@@ -268,23 +276,27 @@ def format_value(value: Any, spec: str) -> str:
 
 def to_text(value: Any) -> str:
     """Return a value as `str` prints it."""
-    if type(value) is str:
-        return str(value)
-    bounded(weigh_text(value))
-    return str(value)
+    return str(value) if type(value) is str else _print(str, value)
 
 
 def _repr(value: Any) -> str:
-    bounded(weigh_text(value))
-    return repr(value)
+    return _print(repr, value)
+
+
+def _print(function: Callable[[Any], str], value: Any) -> str:
+    try:
+        bounded(weigh_text(value))
+    except NotPlain:
+        return HOLE
+    return function(value)
 
 
 _FIELD = re.compile(r"(\w*)((?:\[[^\[\]]{1,40}\])*)\Z")
 _KEY = re.compile(r"\[([^\[\]]{1,40})\]")
 
 
-def put_in(form: str, args: tuple[Any, ...], named: Mapping[str, Any], hole: str) -> str:
-    """Return a text with values put between its braces, the hole for unknown ones."""
+def put_in(form: str, args: tuple[Any, ...], named: Mapping[str, Any]) -> str:
+    """Return a text with values put between its braces, a hole for unknown ones."""
     made: list[str] = []
     size = count = 0
     for text, field, spec, how in string.Formatter().parse(form):
@@ -298,18 +310,18 @@ def put_in(form: str, args: tuple[Any, ...], named: Mapping[str, Any], hole: str
             value = args[int(name)] if name.isdecimal() else named[name]
             for key in _KEY.findall(match[2]):
                 value = value[int(key) if key.isdecimal() else key]
-            spec = put_in(spec, args, named, hole) if spec and "{" in spec else spec
+            spec = put_in(spec, args, named) if spec and "{" in spec else spec
             value = _repr(value) if how == "r" and value is not UNKNOWN else value
-            made.append(hole if holds_unknown(value) else format_value(value, spec or ""))
+            made.append(HOLE if holds_unknown(value) else format_value(value, spec or ""))
         size += sum(map(len, made[-2:]))
         bounded(size)
     return "".join(made)
 
 
-def join(separator: Any, parts: list[Any], hole: str) -> Any:
-    """Return parts with a separator between them, the hole for unknown ones."""
+def join(separator: Any, parts: list[Any]) -> Any:
+    """Return parts with a separator between them, a hole for unknown ones."""
     if isinstance(separator, str):
-        parts = [hole if one is UNKNOWN else one for one in parts]
+        parts = [HOLE if one is UNKNOWN else one for one in parts]
     elif UNKNOWN in parts:
         return UNKNOWN
     bounded(sum(map(len, parts)) + len(separator) * len(parts))
