@@ -34,7 +34,7 @@ from skillbelt.scan.python_values import (
 )
 
 # Parts of expressions that are worked out for one skill.
-MAX_STEPS = 200_000
+MAX_STEPS = 100_000
 MIN_MADE = 12
 _MIN_STEPS = 100
 _MAX_DEPTH = 60

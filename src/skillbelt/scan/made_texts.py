@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 from itertools import pairwise
+from operator import add
 from typing import Literal
 
 from skillbelt.scan.addresses import HOLE, find_urls, is_reserved
@@ -41,6 +42,8 @@ o os um uma de com não seu и в не на что с по для как это 
 """
 _FUNCTION_WORDS = frozenset(_SENTENCE_WORDS.split())
 _MIN_WORDS = 5
+_SAMPLE, _SAMPLES = 10, 4
+_HOLE_OR_END = Lazy(rf"[\n\r\t{HOLE}]")
 # Letters of scripts that are written without blanks.
 _UNSPACED = Lazy(r"[\u2e80-\u9fff\uf900-\ufaff\u0e00-\u0e7f]")
 _MIN_UNSPACED = 10
@@ -71,7 +74,7 @@ def find_visibility(text: str, source: str) -> Visibility:
     """Return how much of a text a reader of the source sees: by its words, and by pairs of them."""
     parts = [_WORD.findall(one) for one in text.lower().split(HOLE)]
     words = [one for part in parts for one in part]
-    if not words:
+    if not words or _is_written(text, source):
         return "plain"
     shown, shown_pairs = _find_words(source)
     if sum(one in shown for one in words) * 2 < len(words):
@@ -79,6 +82,16 @@ def find_visibility(text: str, source: str) -> Visibility:
     pairs = [pair for part in parts for pair in pairwise(part)]
     together = sum(pair in shown_pairs for pair in pairs)
     return "scattered" if together * 3 < len(pairs) else "plain"
+
+
+def _is_written(text: str, source: str) -> bool:
+    """Whether samples of a text stand in the source; a cheap test for what is mostly so."""
+    lines = [one for one in _HOLE_OR_END.split(text) if len(one) >= _SAMPLE]
+    if not lines or sum(map(len, lines)) * 2 < len(text):
+        return False
+    step = max(len(lines) // _SAMPLES, 1)
+    samples = [part for one in lines[::step] for part in (one[:_SAMPLE], one[-_SAMPLE:])]
+    return sum(one in source for one in samples) * 5 >= len(samples) * 4
 
 
 @lru_cache(maxsize=2)
@@ -127,26 +140,27 @@ def _is_prose(text: str) -> bool:
     return usual >= 2 and usual * 8 >= len(words)
 
 
-# What decodes, or works on single signs, and is seldom in honest code; a cheap test comes first.
-_RARE_HINTS = """
-chr ord( bytes( bytearray( maketrans fromhex hexlify a2b_ b16 b32 b64 b85 a85 rot13 rot_13 rot-13
-decompress unescape unquote _bytes( codecs ::- reversed( reduce( swapcase random.seed Random(
-marshal
-""".split()
-_RARE_MEANS = Lazy(
-    r"\b(?:chr|ord|bytes|bytearray|reversed|reduce|(?:from|to)_bytes|Random)\(|[(,=]\s{0,3}chr\b"
-    r"|maketrans|fromhex|hexlify|\ba2b_|\b(?:b16|b32|b64|b85|a85)|base(?:16|32|64|85)|rot[-_]?13"
-    r"|decompress|unescape|unquote|codecs|::-|swapcase|random\.seed|marshal"
-)
+# What decodes, or works on single signs, and is seldom in honest code. Those with a pattern are
+# also the end of other names; it begins with the text itself, which makes it fast.
+_RARE_MEANS: tuple[tuple[str, re.Pattern[str] | None], ...] = (
+    *((f"{one}(", Lazy(rf"{one}\((?<![\w.]{one}\()"))
+      for one in ("chr", "ord", "bytes", "bytearray", "reduce")),
+    ("chr", Lazy(r"chr(?<=[(,= ]chr)[,)]")),
+    *((one, None) for one in """maketrans fromhex unhexlify a2b_ 16decode 32decode 64decode 85decode
+        hexdecode decodebytes rot13 rot_13 rot-13 decompress unescape unquote from_bytes( to_bytes(
+        codecs ::- (reversed( swapcase marshal""".split()),
+)  # fmt: skip
 # Many `\\x` and `\\u`, which spell what they do not show.
 _ESCAPES = Lazy(r"(?:\\x[0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\[0-7]{3}){6}")
 # What puts parts together, in honest code as well: it takes a literal that says nothing.
-_USUAL_MEANS = Lazy(
-    r"(?:''|\"\")\s{0,3}\.join|\b(?:end|sep)\s{0,3}=\s{0,3}(?:''|\"\")|\]\s{1,3}for\b|\^|:\s{0,3}:"
-    r"|\.join\(|\+="
+_USUAL_MEANS = (".join(", "+=", "end=", "sep=", "::", "^", "] for", "].append(", "write(")
+_LITERAL = Lazy(r"[\"']([^\"'\n]{25,})[\"']")
+# Literals of one or two signs, one beside the other, when blanks are left out.
+_IN_LITERALS = bytes(
+    1 if code in b"\"'" else 2 if code in b",:" else 3 for code in range(256)
 )
-_LITERAL = Lazy(r"[\"']([^\"'\n]{20,})[\"']")
-_SHORT_LITERALS = Lazy(r"(?:[\"'][^\"'\n]{1,3}[\"']\s{0,9}[:,]\s{0,9}){12}")
+_BLANKS = b" \t\n"
+_RUNS_OF_LITERALS = (b"\1\3\1\2" * 10, b"\1\3\3\1\2" * 10, b"\1\3\1\2\1\3\3\1\2" * 5)
 _PAIRS = frozenset(
     """
 re on er in at es ti th en or te he st se nt an de co io al le it ed ta nd ar ro ra me ng ri li ec
@@ -156,35 +170,40 @@ ai va op ef su ev so if ow ty ck be ab mi os sk ig bl hi ru cr fe ly wi sc ke pt
 tu cl lu qu pu ia iv ba sp ci ki ls rm ip um pi wh ee tt sa rc lt ui au gr oo pp fr
 """.split()
 )
-_LETTERS = Lazy(r"[a-z]+")
 _IN_NUMBERS = bytes(code in b"0123456789abcdefABCDEFxX ,;:\n" for code in range(256))
 _RUN_OF_NUMBERS = b"\1" * 24
 _NUMBERS = Lazy(r"(?:\b(?:0[xX][0-9a-fA-F]{1,6}|\d{1,6})[\s,;:]{1,9}){8}|\d{24}")
 _MAX_LITERALS = 300
-_MIN_PAIRS = 14
+_MIN_PAIRS = 24
+_SAMPLED = 100
 # Of the pairs of letters in words, in per cent; signs that were moved have fewer.
 _USUAL_SHARE = 64
 
 
 def may_put_together(source: str) -> bool:
     """Whether code has the means to put a text together, and something to make it from."""
-    if any(one in source for one in _RARE_HINTS) and _RARE_MEANS.search(source):
-        return True
-    if "\\x" in source or "\\u" in source:
-        if _ESCAPES.search(source):
+    for sign, form in _RARE_MEANS:
+        if sign in source and (form is None or form.search(source)):
             return True
-    if not _USUAL_MEANS.search(source):
+    if ("\\x" in source or "\\u" in source) and _ESCAPES.search(source):
+        return True
+    if not any(one in source for one in _USUAL_MEANS):
         return False
     if has_run(source, _IN_NUMBERS, _RUN_OF_NUMBERS) and _NUMBERS.search(source):
         return True
-    literals = _LITERAL.findall(source)
-    return any(map(_says_nothing, literals[:_MAX_LITERALS])) or bool(_SHORT_LITERALS.search(source))
+    data = source.encode("utf-8", "surrogatepass").translate(_IN_LITERALS, _BLANKS)
+    if any(run in data for run in _RUNS_OF_LITERALS):
+        return True
+    return any(map(_says_nothing, _LITERAL.findall(source)[:_MAX_LITERALS]))
 
 
 def _says_nothing(literal: str) -> bool:
     """Whether the letters of a literal do not follow each other as in words."""
-    folded = literal[:400].lower()
-    pairs = [a + b for word in _LETTERS.findall(folded) for a, b in pairwise(word)]
-    if len(pairs) < _MIN_PAIRS:
-        return " " not in folded and "{" not in folded and len(set(folded)) > 14
-    return sum(one in _PAIRS for one in pairs) * 100 < len(pairs) * _USUAL_SHARE
+    if literal.count("\\") > 2:  # a pattern
+        return False
+    middle = max(len(literal) // 2 - _SAMPLED // 2, 0)
+    folded = literal[middle : middle + _SAMPLED].lower()
+    pairs = list(map(add, folded, folded[1:]))
+    in_words = sum(map(str.isalpha, pairs))
+    usual = sum(map(_PAIRS.__contains__, pairs))
+    return in_words >= _MIN_PAIRS and usual * 100 < in_words * _USUAL_SHARE
