@@ -223,7 +223,7 @@ class Evaluation:
         self.known: dict[ast.AST, str] = {}
         self._made: dict[ast.AST, list[Any]] = {}
         self._spelled: set[str] = set()
-        self._printed: list[tuple[str, int]] = []
+        self._printed: list[tuple[str, int, int]] = []
         self._functions: list[_Function] = []
         self._instances: dict[_Class, _Instance] = {}
         self._calls = self._depth = self._count = self._nested = 0
@@ -256,12 +256,14 @@ class Evaluation:
     def _output(self) -> Iterator[MadeText]:
         """Yield what is printed piece by piece."""
         run: list[tuple[str, int]] = []
-        for text, line in (*self._printed, ("", 0)):
+        for text, line, parts in (*self._printed, ("", 0, 0)):
             if line and len(text) <= _MAX_SHORT:
                 run.append((text, line))
                 continue
             if run:
                 yield MadeText("".join(one for one, _ in run), run[0][1], len(run) > MIN_MADE)
+            if parts > 1:
+                yield MadeText(text, line, parts > MIN_MADE)
             run = []
 
     def _left_over(self) -> Iterator[MadeText]:
@@ -1371,7 +1373,7 @@ class Evaluation:
         if self._calls >= _MAX_CALLS:
             raise TooLarge
         function.is_called = True
-        is_blind = bool(args or named) and all(
+        is_blind = (UNKNOWN in args or UNKNOWN in named.values()) and all(
             one is UNKNOWN or type(one) is _Instance for one in (*args, *named.values())
         )
         if is_blind and function.blind is not None:
@@ -1617,7 +1619,7 @@ class Evaluation:
         text += end if type(end) is str else "\n"
         bounded(len(text))
         if len(self._printed) < 20_000 and not self._is_foreign:
-            self._printed.append((text, self._line))
+            self._printed.append((text, self._line, len(shown)))
 
     def _call_random(self, name: str, args: list[Any], named: dict[str, Any]) -> Any:
         if name == "seed":

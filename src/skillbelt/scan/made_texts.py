@@ -149,18 +149,21 @@ _RARE_MEANS: tuple[tuple[str, re.Pattern[str] | None], ...] = (
     *((one, None) for one in """maketrans fromhex unhexlify a2b_ 16decode 32decode 64decode 85decode
         hexdecode decodebytes rot13 rot_13 rot-13 decompress unescape unquote from_bytes( to_bytes(
         codecs ::- (reversed( swapcase marshal""".split()),
+    # The first letters of words, and parts in another order.
+    ("] for", Lazy(r"\] for(?<=\d\] for)(?<=join\(\w\[\d\] for)")),
+    ("{1}", Lazy(r"(?:\{\d{1,3}\}[^{}\n]{0,9}){6}")),
 )  # fmt: skip
 # Many `\\x` and `\\u`, which spell what they do not show.
 _ESCAPES = Lazy(r"(?:\\x[0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\[0-7]{3}){6}")
-# What puts parts together, in honest code as well: it takes a literal that says nothing.
-_USUAL_MEANS = (".join(", "+=", "end=", "sep=", "::", "^", "] for", "].append(", "write(")
 _LITERAL = Lazy(r"[\"']([^\"'\n]{25,})[\"']")
 # Literals of one or two signs, one beside the other, when blanks are left out.
 _IN_LITERALS = bytes(
     1 if code in b"\"'" else 2 if code in b",:" else 3 for code in range(256)
 )
 _BLANKS = b" \t\n"
-_RUNS_OF_LITERALS = (b"\1\3\1\2" * 10, b"\1\3\3\1\2" * 10, b"\1\3\1\2\1\3\3\1\2" * 5)
+_RUNS_OF_LITERALS = (b"\1\3\3\1\2" * 10, b"\1\3\1\2\1\3\3\1\2" * 5)
+_SHORT_LITERAL, _MANY_LITERALS = b"\1\3\1\2", 20
+_JOINS_SIGNS = ("''.join(", '"".join(')
 _PAIRS = frozenset(
     """
 re on er in at es ti th en or te he st se nt an de co io al le it ed ta nd ar ro ra me ng ri li ec
@@ -187,14 +190,15 @@ def may_put_together(source: str) -> bool:
             return True
     if ("\\x" in source or "\\u" in source) and _ESCAPES.search(source):
         return True
-    if not any(one in source for one in _USUAL_MEANS):
-        return False
     if has_run(source, _IN_NUMBERS, _RUN_OF_NUMBERS) and _NUMBERS.search(source):
         return True
     data = source.encode("utf-8", "surrogatepass").translate(_IN_LITERALS, _BLANKS)
-    if any(run in data for run in _RUNS_OF_LITERALS):
+    if data.count(_SHORT_LITERAL) >= _MANY_LITERALS or any(run in data for run in _RUNS_OF_LITERALS):
         return True
-    return any(map(_says_nothing, _LITERAL.findall(source)[:_MAX_LITERALS]))
+    literals = _LITERAL.findall(source)[:_MAX_LITERALS]
+    if any(one in source for one in _JOINS_SIGNS) and any(map(is_command_line, literals)):
+        return True
+    return any(map(_says_nothing, literals))
 
 
 def _says_nothing(literal: str) -> bool:
@@ -205,5 +209,8 @@ def _says_nothing(literal: str) -> bool:
     folded = literal[middle : middle + _SAMPLED].lower()
     pairs = list(map(add, folded, folded[1:]))
     in_words = sum(map(str.isalpha, pairs))
+    if in_words < _MIN_PAIRS:
+        return False
     usual = sum(map(_PAIRS.__contains__, pairs))
-    return in_words >= _MIN_PAIRS and usual * 100 < in_words * _USUAL_SHARE
+    backwards = sum(map(_PAIRS.__contains__, map(add, folded[1:], folded)))
+    return usual * 100 < in_words * _USUAL_SHARE or usual * 10 < backwards * 9
