@@ -11,6 +11,7 @@ import ast
 import collections
 import itertools
 import random
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import GeneratorType
@@ -20,6 +21,7 @@ from skillbelt.format.python_source import parse_python
 from skillbelt.records import NamedTuple
 from skillbelt.scan import python_values as values
 from skillbelt.scan.ledger import HOLE
+from skillbelt.scan.made_texts import MIN_MADE, may_put_together
 from skillbelt.scan.python_values import (
     CONTAINERS,
     MAX_SIZE,
@@ -35,7 +37,6 @@ from skillbelt.scan.python_values import (
 
 # Parts of expressions that are worked out for one skill.
 MAX_STEPS = 100_000
-MIN_MADE = 12
 _MIN_STEPS = 100
 _MAX_DEPTH = 60
 _MAX_CALLS = 120
@@ -104,7 +105,8 @@ class _Function:
     """A function of the source: its parameters, body and the scope around it."""
 
     __slots__ = (
-        "blind", "body", "cost", "defaults", "is_called", "kind", "name", "node", "scope",
+        "blind", "body", "cost", "defaults", "is_called", "is_relevant", "kind", "name", "node",
+        "scope",
     )  # fmt: skip
 
     def __init__(self, node: Any, scope: Scope, defaults: dict[str, Any]) -> None:
@@ -113,6 +115,8 @@ class _Function:
         self.body: Any = None
         self.cost = 0
         self.is_called = False
+        # Whether something in it, or that it uses, may put a text together.
+        self.is_relevant = True
         self.kind = ""
         # What a call returned of whose arguments none is known.
         self.blind: Any = None
@@ -161,10 +165,10 @@ class _Method:
 
 
 class _Module:
-    __slots__ = ("name", "scope")
+    __slots__ = ("name", "scope", "text")
 
-    def __init__(self, name: str, scope: Scope | None = None) -> None:
-        self.name, self.scope = name, scope
+    def __init__(self, name: str, scope: Scope | None = None, text: str = "") -> None:
+        self.name, self.scope, self.text = name, scope, text
 
 
 class _Buffer:
@@ -202,8 +206,6 @@ class Evaluator:
         self.left, self.floor = steps, 0
         self.read_sibling = read_sibling
         self.modules: dict[str, _Module] = {}
-        # The sources of the skill's modules that were imported.
-        self.imported = ""
 
     def evaluate(self, tree: ast.Module, source: str) -> Evaluation:
         """Return what a module makes of its constants, as far as the steps go."""
@@ -217,7 +219,9 @@ class Evaluation:
 
     def __init__(self, machine: Evaluator, source: str) -> None:
         self.machine = machine
-        self.has_yields = "yield" in source
+        self.source, self.has_yields = source, "yield" in source
+        # The sources of the skill's own modules that were imported.
+        self.imported: set[str] = set()
         self.is_cut = False
         # The last text of each expression, for the reader of the same tree.
         self.known: dict[ast.AST, str] = {}
@@ -226,7 +230,9 @@ class Evaluation:
         self._printed: list[tuple[str, int, int]] = []
         self._functions: list[_Function] = []
         self._instances: dict[_Class, _Instance] = {}
-        self._calls = self._depth = self._count = self._nested = 0
+        self._calls = self._depth = self._count = self._nested = self._hot = 0
+        # Functions that put no text together, as far as their words say.
+        self._passed_over: frozenset[ast.AST] = frozenset()
         self._is_foreign = False
         self._random: random.Random | None = None
         self.module = Scope(None)
@@ -314,16 +320,20 @@ class Evaluation:
     def run(self, tree: ast.Module) -> None:
         """Evaluate a module, and then the functions that it does not call itself."""
         try:
+            self._passed_over = _find_irrelevant(tree, self.source)
             self._run_module(tree.body, self.module)
             for one in self._functions:  # the list grows
-                if not one.is_called:
+                if one.is_relevant and not one.is_called:
                     self._bound_part(lambda one=one: self._call_blindly(one))
         except OutOfSteps:
             self.is_cut = True
 
     def _run_module(self, body: Sequence[ast.stmt], scope: Scope) -> None:
         for node in body:
+            is_relevant = node not in self._passed_over
+            self._hot += is_relevant
             self._bound_part(lambda node=node: self._block([node])(scope))
+            self._hot -= is_relevant
 
     def _bound_part(self, run: Callable[[], Any]) -> None:
         """Run a part with half of the steps that are left, so that it leaves some to others."""
@@ -341,7 +351,7 @@ class Evaluation:
 
     def _guard(self, run: Callable[[], Any]) -> Any:
         """Run a part; what goes wrong in it ends the part alone."""
-        depth, calls = self._depth, self._calls
+        depth, calls, hot = self._depth, self._calls, self._hot
         try:
             return run()
         except OutOfSteps:
@@ -351,7 +361,7 @@ class Evaluation:
         except Exception:  # what the source raises, or would raise
             pass
         finally:
-            self._depth, self._calls = depth, calls
+            self._depth, self._calls, self._hot = depth, calls, hot
         return UNKNOWN
 
     def _call_blindly(self, function: _Function) -> None:
@@ -735,6 +745,7 @@ class Evaluation:
 
         def run(scope: Scope) -> Any:
             made: Any = _Function(node, scope, default(scope))
+            made.is_relevant = node not in self._passed_over
             if not self._is_foreign:
                 self._functions.append(made)
             for one in reversed(decorators):
@@ -817,14 +828,15 @@ class Evaluation:
             return _Module(name)
         known = self.machine.modules.get(name)
         if known is not None:
+            self.imported.add(known.text)
             return known
         if name.partition(".")[0] in sys.stdlib_module_names:
             return _Module(name)
         text = self.machine.read_sibling(f"{name.replace('.', '/')}.py") if name else ""
         if not text or self._nested >= _MAX_NESTED:
             return _Module(name)
-        self.machine.imported += f"\n{text}"
-        made = self.machine.modules[name] = _Module(name, Scope(None))
+        self.imported.add(text)
+        made = self.machine.modules[name] = _Module(name, Scope(None), text)
         foreign, self._is_foreign = self._is_foreign, True
         self._nested += 1
         try:
@@ -1358,6 +1370,10 @@ class Evaluation:
 
     def _call_function(self, function: _Function, args: list[Any], named: dict[str, Any]) -> Any:
         node = function.node
+        if not function.is_relevant:
+            given = (*args, *named.values())
+            if UNKNOWN in given or not (given or self._hot):
+                return UNKNOWN
         if function.body is None:
             before, self._count = self._count, 1
             depth, self._depth = self._depth, 0
@@ -1389,10 +1405,12 @@ class Evaluation:
         if isinstance(function.body, _Generator):
             return function.body.start(scope)
         self._calls += 1
+        self._hot += function.is_relevant
         try:
             function.body(scope)
         finally:
             self._calls -= 1
+            self._hot -= function.is_relevant
         if is_blind:
             function.blind = (scope.returned,)
         return scope.returned
@@ -1735,6 +1753,45 @@ class _Generator:
             if signal is not None and (kind not in ("while", "for") or signal is _RETURN):
                 return signal
         return None
+
+
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def _find_irrelevant(tree: ast.Module, source: str) -> frozenset[ast.AST]:
+    """Return the functions that neither put texts together nor name one that does.
+
+    Honest programs have many, and to evaluate them takes most of the time.
+    """
+    lines = source.split("\n")
+    parts: list[tuple[ast.AST, set[str], set[str], bool]] = []
+
+    def add(node: ast.stmt, names: set[str]) -> None:
+        text = "\n".join(lines[node.lineno - 1 : node.end_lineno])
+        parts.append((node, names, set(_NAME.findall(text)), may_put_together(text)))
+
+    for node in tree.body:
+        if isinstance(node, _FUNCTIONS):
+            add(node, {node.name})
+        elif isinstance(node, ast.ClassDef):
+            for one in node.body:
+                add(one, {node.name, getattr(one, "name", node.name)})
+        else:
+            targets = getattr(node, "targets", [getattr(node, "target", None)])
+            add(node, {one.id for one in targets if isinstance(one, ast.Name)})
+    hot = {name for _, names, _, is_hot in parts for name in names if is_hot}
+    chosen = {node for node, _, _, is_hot in parts if is_hot}
+    if not chosen:
+        return frozenset()
+    while True:
+        more = [part for part in parts if part[0] not in chosen and not hot.isdisjoint(part[2])]
+        if not more:
+            break
+        for node, names, _, _ in more:
+            chosen.add(node)
+            hot |= names
+    return frozenset(node for node, _, _, _ in parts if node not in chosen)
 
 
 def _yields(node: ast.AST) -> bool:

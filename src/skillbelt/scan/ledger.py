@@ -121,8 +121,8 @@ class Ledger:
         self.may_be_prose = False
         # Where code puts together the text being read; 0 for a text that is read as it stands.
         self.made_at = 0
-        # The steps that are left to evaluate code; None before the first.
-        self.evaluation_steps: int | None = None
+        # What evaluates code of the skill, with the steps that are left; None before the first.
+        self.evaluator: object | None = None
         self.nesting = 0
         # The hosts that code connects to, each with the first place.
         self.used_hosts: dict[str, tuple[str, int]] = {}

@@ -62,7 +62,7 @@ def read_python(text: str, line: int, ledger: Ledger) -> bool:
     reader = PythonReader(ledger, line, source)
     if made is not None:
         reader.known = made.known
-        reader.source = source = plain + made.machine.imported
+        reader.source = source = "\n".join((plain, *made.imported))
     try:
         reader.declare(tree.body)
         reader.run(tree.body, 0)
@@ -75,13 +75,10 @@ def read_python(text: str, line: int, ledger: Ledger) -> bool:
 
 def _evaluate(tree: ast.Module, source: str, ledger: Ledger) -> evaluator.Evaluation:
     """Return what a source makes of its constants, within the steps that are left."""
-    left = ledger.evaluation_steps
-    machine = evaluator.Evaluator(
-        ledger.read_sibling, evaluator.MAX_STEPS if left is None else left
-    )
-    made = machine.evaluate(tree, source)
-    ledger.evaluation_steps = max(machine.left, 0)
-    return made
+    machine = ledger.evaluator
+    if not isinstance(machine, evaluator.Evaluator):
+        machine = ledger.evaluator = evaluator.Evaluator(lambda path: ledger.read_sibling(path))
+    return machine.evaluate(tree, source)
 
 
 def _parse(text: str) -> ast.Module | None:
