@@ -39,7 +39,9 @@ def caesar(text: str, by: int) -> str:
 
 
 def vigenere(text: str, key: str) -> str:
-    return "".join(chr((ord(one) - 32 + ord(key[at % len(key)])) % 95 + 32) for at, one in enumerate(text))
+    return "".join(
+        chr((ord(one) - 32 + ord(key[at % len(key)])) % 95 + 32) for at, one in enumerate(text)
+    )
 
 
 def columns(text: str, width: int) -> str:

@@ -14,7 +14,6 @@ import random
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from types import GeneratorType
 from typing import Any
 
 from skillbelt.format.python_source import parse_python
@@ -32,16 +31,19 @@ from skillbelt.scan.python_values import (
     bounded,
     collect,
     holds_unknown,
+    is_flat,
     weigh,
 )
 
 # Parts of expressions that are worked out for one skill.
 MAX_STEPS = 100_000
+# Characters of texts that were made, for one skill.
+MAX_CHARS = 256 * 2**10
 _MIN_STEPS = 100
-_MAX_DEPTH = 60
+_MAX_DEPTH = 150
 _MAX_CALLS = 120
 _MAX_NESTED = 4
-_MAX_MADE = 200
+_MAX_MADE = 1_000
 _MAX_OF_A_PLACE = 4
 _MAX_SHORT = 40  # characters of one printed piece that continues the one before
 
@@ -180,6 +182,25 @@ class _Buffer:
         self.data, self.at = data, 0
 
 
+class _Items:
+    """An iterator that takes a step for each item; built-in iterators take none.
+
+    Of a type that is made here, so that a long chain of them is freed without recursion.
+    """
+
+    __slots__ = ("items", "run")
+
+    def __init__(self, run: Evaluation, items: Iterator[Any]) -> None:
+        self.run, self.items = run, items
+
+    def __iter__(self) -> _Items:
+        return self
+
+    def __next__(self) -> Any:
+        self.run.spend(1)
+        return next(self.items)
+
+
 _CALLABLE = (_Function, _Builtin, _Method, _Class, _Instance)
 _DUNDERS = {
     "Add": "__add__", "BitXor": "__xor__", "Mod": "__mod__", "Mult": "__mul__", "Sub": "__sub__",
@@ -193,7 +214,7 @@ _SPECIAL = frozenset(
     random.randrange random.choice random.sample random.choices random.getrandbits
     random.randbytes functools.lru_cache functools.cache dataclasses.dataclass""".split()
 )
-_HEAVY = ("zlib.", "bz2.", "lzma.", "gzip.", "hashlib.")
+_HEAVY = ("zlib.", "bz2.", "lzma.", "gzip.", "hashlib.", "math.")
 
 
 class Evaluator:
@@ -204,6 +225,8 @@ class Evaluator:
     ) -> None:
         # The steps that are left, and those that the part being evaluated may not use.
         self.left, self.floor = steps, 0
+        # The characters of texts that may still be read.
+        self.chars_left = MAX_CHARS
         self.read_sibling = read_sibling
         self.modules: dict[str, _Module] = {}
 
@@ -226,7 +249,8 @@ class Evaluation:
         # The last text of each expression, for the reader of the same tree.
         self.known: dict[ast.AST, str] = {}
         self._made: dict[ast.AST, list[Any]] = {}
-        self._spelled: set[str] = set()
+        self._spelled: set[ast.AST] = set()
+        self._joined: Any = None
         self._printed: list[tuple[str, int, int]] = []
         self._functions: list[_Function] = []
         self._instances: dict[_Class, _Instance] = {}
@@ -242,19 +266,18 @@ class Evaluation:
 
     def texts(self) -> list[MadeText]:
         """Return the texts that were made, the longest first, none that is a part of another."""
-        found: list[MadeText] = list(self._output())
+        found = [*self._output(), *self._left_over()]
         for node, made in self._made.items():
-            line = int(getattr(node, "lineno", 1))
-            for one in made:
-                text = _as_text(one)
-                found.append(MadeText(text, line, text in self._spelled))
-        found += self._left_over()
-        found = [one for one in found if len(one.text) >= MIN_MADE]
-        found.sort(key=lambda one: -len(one.text))
+            line, spelled = int(getattr(node, "lineno", 1)), node in self._spelled
+            found += [MadeText(_as_text(one), line, spelled) for one in made]
+        chosen = {one.text: one for one in reversed(found) if len(one.text) >= MIN_MADE}
         kept: list[MadeText] = []
         seen = ""
-        for one in found:
-            if one.text not in seen and len(kept) < _MAX_MADE:
+        for one in sorted(chosen.values(), key=lambda one: -len(one.text)):
+            if len(one.text) > self.machine.chars_left:
+                self.is_cut = True
+            elif one.text not in seen:
+                self.machine.chars_left -= len(one.text)
                 kept.append(one)
                 seen += f"\0{one.text}"
         return kept
@@ -292,7 +315,7 @@ class Evaluation:
             return
         made = self._made.get(node)
         if made is None:
-            if len(self._made) < _MAX_MADE * 10:
+            if len(self._made) < _MAX_MADE:
                 self._made[node] = [value]
         elif type(made[-1]) is type(value) and (
             value.startswith(made[-1]) or value.endswith(made[-1])
@@ -310,10 +333,14 @@ class Evaluation:
             raise OutOfSteps
 
     def charged(self, items: Iterable[Any]) -> Iterator[Any]:
-        """Yield items, each for one step."""
-        for one in items:
-            self.spend(1)
-            yield one
+        """Return an iterator that takes a step for each item."""
+        return _Items(self, iter(items))
+
+    def _weigh(self, value: Any) -> None:
+        """Count the work of comparing, hashing or printing a value."""
+        if type(value) in CONTAINERS:
+            flat = is_flat(value)
+            self.spend((len(value) if flat else weigh(value)) // (32 if flat else 8))
 
     # --- running ---------------------------------------------------------------------------------
 
@@ -378,12 +405,13 @@ class Evaluation:
             )
             given[:1] = [self._instances[owner]] if owner is not None else [UNKNOWN]
         result = self._call_function(function, given, {})
-        if isinstance(result, GeneratorType):
+        if type(result) is _Items:
             collections.deque(itertools.islice(result, 1_000), maxlen=0)
 
     def _maybe(self, run: Do, scope: Scope) -> dict[str, Any]:
         """Run what may not run; return the names it changed, with the scope as it was before."""
         before = dict(scope.names)
+        self.spend(1 + len(before) // 16)
         self._guard(lambda: run(scope))
         changed = {
             name: one
@@ -488,9 +516,8 @@ class Evaluation:
             else:
                 made = self._operate(name, before, more)
             if type(made) in TEXTS:
-                if type(made) is str and type(more) is str and len(more) <= 3:
-                    self._spelled.discard(before if type(before) is str else "")
-                    self._spelled.add(made)
+                if type(more) is str and len(more) <= 3:
+                    self._spelled.add(node)
                 self._keep(node, made)
             store(scope, made)
 
@@ -533,7 +560,7 @@ class Evaluation:
             bounded(len(base) + len(items))
             base[key] = items
             return
-        weigh(key)
+        self._weigh(key)
         if value is UNKNOWN and kind is bytearray:
             return
         base[key] = value
@@ -817,7 +844,9 @@ class Evaluation:
                         scope.names.update(module.scope.names)
                     for whole in values.FUNCTIONS:
                         if whole.startswith(f"{name}."):
-                            scope.assign(whole[len(name) + 1 :], _Builtin(whole, values.FUNCTIONS[whole]))
+                            scope.assign(
+                                whole[len(name) + 1 :], _Builtin(whole, values.FUNCTIONS[whole])
+                            )
                 else:
                     scope.assign(one.asname or one.name, self._attribute(module, one.name))
 
@@ -865,7 +894,9 @@ class Evaluation:
 
     def _constant(self, node: ast.Constant) -> Make:
         value = node.value
-        if type(value) not in values.SCALARS or (isinstance(value, int) and value.bit_length() > 2**16):
+        if type(value) not in values.SCALARS or (
+            isinstance(value, int) and value.bit_length() > 2**16
+        ):
             return lambda scope: UNKNOWN
         if type(value) in (str, bytes) and len(value) > MAX_SIZE:
             value = value[:MAX_SIZE]
@@ -898,9 +929,7 @@ class Evaluation:
             self._count += len(node.elts) // 8
             plain = [one.value for one in node.elts if isinstance(one, ast.Constant)]
             return lambda scope: kind(plain)
-        parts = [
-            (isinstance(one, ast.Starred), self._expr(_unstar(one))) for one in node.elts
-        ]
+        parts = [(isinstance(one, ast.Starred), self._expr(_unstar(one))) for one in node.elts]
 
         def run(scope: Scope) -> Any:
             made: list[Any] = []
@@ -911,7 +940,7 @@ class Evaluation:
                 made += self._items(one) if starred else (one,)
             bounded(len(made))
             if kind is set:
-                weigh(made)
+                self._weigh(made)
             return made if kind is list else kind(made)
 
         return run
@@ -933,7 +962,7 @@ class Evaluation:
                     continue
                 at = key(scope)
                 if at is not UNKNOWN:
-                    weigh(at)
+                    self._weigh(at)
                     made[at] = one
             return made
 
@@ -955,6 +984,7 @@ class Evaluation:
                     made.append(part)
                     continue
                 value, form = part[0](scope), part[1](scope) if part[1] is not None else ""
+                self._weigh(value)
                 if holds_unknown(value) or HOLE in form or type(value) not in PLAIN:
                     made.append(self._text_of(value))
                 elif part[2] in (97, 114):
@@ -1007,14 +1037,17 @@ class Evaluation:
             return UNKNOWN
         if kind is _Instance and name in _DUNDERS:
             return self._call_dunder(left, _DUNDERS[name], [right])
+        if name == "Mod" and kind in TEXTS:
+            self._weigh(right)
         made = values.operate(name, left, right)
         made_kind = type(made)
         if made_kind is int:
             if made.bit_length() > 64:
                 self.spend(made.bit_length() // 64 + _bits(left) * _bits(right) // 2**22)
-        elif made_kind in CONTAINERS or made_kind in TEXTS:
+        elif made_kind in TEXTS:
+            self.spend(len(made) // 256)
+        elif made_kind in CONTAINERS:
             self.spend(len(made) // 32)
-            bounded(len(made))
         return made
 
     def _unary(self, node: ast.UnaryOp) -> Make:
@@ -1067,8 +1100,10 @@ class Evaluation:
                 if type(left) is int and type(right) is int and name in _QUICK:
                     found = _QUICK[name](left, right)
                 else:
+                    self._weigh(left)
+                    self._weigh(right)
                     found = values.compare(name, left, right)
-                    if type(right) in CONTAINERS or type(right) in TEXTS:
+                    if type(right) in TEXTS:
                         self.spend(len(right) // 32)
                 if found is UNKNOWN or not found:
                     return found
@@ -1132,7 +1167,7 @@ class Evaluation:
                     return self._call_dunder(one, "__getitem__", [at])
                 return UNKNOWN
             if type(at) not in (int, str, bytes, bool):
-                weigh(at)
+                self._weigh(at)
             made = one[at]
             if is_slice:
                 self.spend(len(made) // 32)
@@ -1209,7 +1244,7 @@ class Evaluation:
                     key = keys(inner)
                     if not ok or key is UNKNOWN:
                         return UNKNOWN
-                    weigh(key)
+                    self._weigh(key)
                     made[key] = element(inner)
                     bounded(len(made))
                 return made
@@ -1221,7 +1256,7 @@ class Evaluation:
                 items.append(element(inner))
                 bounded(len(items))
             if is_set:
-                weigh(items)
+                self._weigh(items)
                 return set(items)
             return items
 
@@ -1240,7 +1275,7 @@ class Evaluation:
 
         def run(scope: Scope) -> Any:
             first = self._iterate(parts[0][0](scope))
-            return UNKNOWN if first is None else produce(scope, first)
+            return UNKNOWN if first is None else self.charged(produce(scope, first))
 
         return run
 
@@ -1284,9 +1319,7 @@ class Evaluation:
             if made is value:
                 return self._drain(value)
             return None if made is UNKNOWN else self._iterate(made)
-        if hasattr(value, "__next__"):
-            return self.charged(value)
-        return None
+        return value if kind is _Items else None
 
     def _drain(self, one: _Instance) -> Iterator[Any]:
         while True:
@@ -1344,6 +1377,8 @@ class Evaluation:
                 made = self._call(target, given, options)
             if type(made) in TEXTS:
                 self._keep(node, made)
+                if made is self._joined:
+                    self._spelled.add(node)
             return made
 
         return run
@@ -1403,7 +1438,7 @@ class Evaluation:
             finally:
                 self._calls -= 1
         if isinstance(function.body, _Generator):
-            return function.body.start(scope)
+            return self.charged(function.body.start(scope))
         self._calls += 1
         self._hot += function.is_relevant
         try:
@@ -1472,6 +1507,11 @@ class Evaluation:
         if name not in values.TOLERANT and any(map(holds_unknown, args)):
             return UNKNOWN
         self.spend(1 + sum(map(_size, args)) // 32 + (2_000 if name.startswith(_HEAVY) else 0))
+        if name in values.WEIGHING:
+            for one in args:
+                self._weigh(one)
+        elif name == "pow" and len(args) > 2:
+            self.spend(sum(map(_bits, args)) // 4)
         given = []
         for one in args:
             if isinstance(one, _CALLABLE):
@@ -1481,7 +1521,7 @@ class Evaluation:
             elif type(one) is range and name in ("len", "random.Random"):
                 given.append(one)
             elif (items := self._iterate(one)) is not None:
-                given.append(self.charged(items) if name != "next" else one)
+                given.append(items if type(items) is _Items else self.charged(items))
             else:
                 return UNKNOWN
         options = {key: self._as_callable(one) if isinstance(one, _CALLABLE) else one
@@ -1493,8 +1533,8 @@ class Evaluation:
         if kind in CONTAINERS or kind in TEXTS:
             bounded(len(made))
             self.spend(len(made) // 32)
-        elif hasattr(made, "__next__") and kind is not GeneratorType:
-            return self.charged(made)
+        elif hasattr(made, "__next__"):
+            return made if kind is _Items else self.charged(made)
         elif callable(made) and kind.__name__ == "function":
             return _Builtin(name, lambda *one: made(*one))
         return made
@@ -1527,15 +1567,21 @@ class Evaluation:
                 given.append(self._items(one))
         options = {key: self._as_native(one) for key, one in named.items()}
         if name in values.GROWING and given and type(owner) in CONTAINERS | {bytearray}:
-            more = 1 if name in ("append", "add", "insert", "setdefault", "appendleft") else _size(given[0])
+            more = (
+                1
+                if name in ("append", "add", "insert", "setdefault", "appendleft")
+                else _size(given[0])
+            )
             bounded(len(owner) + more)
         if name in values.COMPARING and kind in CONTAINERS:
             for one in (owner, *given) if name in ("index", "count", "remove", "sort") else given:
-                weigh(one)
+                self._weigh(one)
         if name in ("index", "get", "sort") and UNKNOWN in given:
             return UNKNOWN
         size = _size(owner)
         self.spend(1 + size // (2_048 if name in ("append", "get", "pop") else 64))
+        more = sum(map(_size, given))
+        self.spend(more // 32 + (size * more // 1_000 if name in values.SLOW else 0))
         if type(method) is str:
             made = getattr(owner, method)(*given, **options)
         else:
@@ -1555,7 +1601,7 @@ class Evaluation:
         self.spend(len(found) // 16)
         made = values.join(separator, found)
         if type(made) is str and len(found) >= MIN_MADE and len(made) <= 3 * len(found):
-            self._spelled.add(made)
+            self._joined = made
         return made
 
     def _call_buffer(self, owner: _Buffer, name: str, args: list[Any]) -> Any:
@@ -1629,6 +1675,7 @@ class Evaluation:
         shown = []
         for one in args:
             if type(one) in PLAIN and not holds_unknown(one):
+                self._weigh(one)
                 shown.append(values.to_text(one))
             else:
                 shown.append(self._text_of(one))

@@ -157,9 +157,7 @@ _RARE_MEANS: tuple[tuple[str, re.Pattern[str] | None], ...] = (
 _ESCAPES = Lazy(r"(?:\\x[0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\[0-7]{3}){6}")
 _LITERAL = Lazy(r"[\"']([^\"'\n]{25,})[\"']")
 # Literals of one or two signs, one beside the other, when blanks are left out.
-_IN_LITERALS = bytes(
-    1 if code in b"\"'" else 2 if code in b",:" else 3 for code in range(256)
-)
+_IN_LITERALS = bytes(1 if code in b"\"'" else 2 if code in b",:" else 3 for code in range(256))
 _BLANKS = b" \t\n"
 _RUNS_OF_LITERALS = (b"\1\3\3\1\2" * 10, b"\1\3\1\2\1\3\3\1\2" * 5)
 _SHORT_LITERAL, _MANY_LITERALS = b"\1\3\1\2", 20
@@ -193,7 +191,9 @@ def may_put_together(source: str) -> bool:
     if has_run(source, _IN_NUMBERS, _RUN_OF_NUMBERS) and _NUMBERS.search(source):
         return True
     data = source.encode("utf-8", "surrogatepass").translate(_IN_LITERALS, _BLANKS)
-    if data.count(_SHORT_LITERAL) >= _MANY_LITERALS or any(run in data for run in _RUNS_OF_LITERALS):
+    if data.count(_SHORT_LITERAL) >= _MANY_LITERALS or any(
+        run in data for run in _RUNS_OF_LITERALS
+    ):
         return True
     literals = _LITERAL.findall(source)[:_MAX_LITERALS]
     if any(one in source for one in _JOINS_SIGNS) and any(map(is_command_line, literals)):

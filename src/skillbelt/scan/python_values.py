@@ -65,6 +65,7 @@ TEXTS = frozenset((str, bytes, bytearray))
 _SEQUENCES = (list, tuple, set, frozenset, collections.deque)
 CONTAINERS = frozenset((*_SEQUENCES, dict, collections.defaultdict, collections.Counter))
 PLAIN = SCALARS | CONTAINERS
+_MAPPINGS = frozenset((dict, collections.defaultdict, collections.Counter))
 
 
 def bounded(size: int) -> None:
@@ -73,13 +74,23 @@ def bounded(size: int) -> None:
         raise TooLarge
 
 
+def is_flat(value: Any) -> bool:
+    """Whether a value is none of the types that hold others, or holds none of those."""
+    kind = type(value)
+    if kind not in CONTAINERS:
+        return True
+    if kind in _MAPPINGS and not SCALARS.issuperset(map(type, value.values())):
+        return False
+    return SCALARS.issuperset(map(type, value))
+
+
 def weigh(value: object) -> int:
     """Return how many values a value holds, those in it included; TooLarge beyond the bound.
 
     Comparing, hashing and printing visit a shared part each time that it occurs.
     """
-    if type(value) in SCALARS:
-        return 1
+    if is_flat(value):
+        return len(value) if type(value) in CONTAINERS else 1  # type: ignore[arg-type]
     left = [(value, 0)]
     total = 0
     while left:
@@ -237,7 +248,10 @@ def _is_in(left: Any, right: Any) -> Any:
     bounded(weigh(left))
     if type(right) in CONTAINERS:
         bounded(weigh(right))
-    elif type(right) not in TEXTS and not isinstance(right, range):
+    elif isinstance(right, range):
+        if type(left) is not int:  # else each number is looked at
+            return UNKNOWN
+    elif type(right) not in TEXTS:
         return UNKNOWN
     return left in right
 
@@ -262,7 +276,9 @@ def compare(name: str, left: Any, right: Any) -> Any:
 
 # --- texts ---------------------------------------------------------------------------------------
 
-_SPEC = re.compile(r"(?:[^{}]?[<>=^])?[-+ ]?#?0?\d{0,3}[,_]?(?:\.\d{1,3})?[bcdeEfFgGnosxX%]?\Z", re.S)
+_SPEC = re.compile(
+    r"(?:[^{}]?[<>=^])?[-+ ]?#?0?\d{0,3}[,_]?(?:\.\d{1,3})?[bcdeEfFgGnosxX%]?\Z", re.S
+)
 
 
 def format_value(value: Any, spec: str) -> str:
@@ -821,9 +837,14 @@ CONSTANTS: dict[str, Any] = {
     )},
     "math.pi": math.pi, "math.e": math.e, "os.sep": "/", "os.linesep": "\n",
 }  # fmt: skip
-MODULES = frozenset(
-    one.rpartition(".")[0] for one in (*FUNCTIONS, *CONSTANTS) if "." in one
-) - {"str", "bytes", "int", "dict", "bytearray", "itertools.chain"} | {"urllib", "sys", "builtins"}
+MODULES = frozenset(one.rpartition(".")[0] for one in (*FUNCTIONS, *CONSTANTS) if "." in one) - {
+    "str",
+    "bytes",
+    "int",
+    "dict",
+    "bytearray",
+    "itertools.chain",
+} | {"urllib", "sys", "builtins"}
 
 # Functions that take values that are not known, alone or as items.
 TOLERANT = frozenset(
@@ -858,7 +879,7 @@ METHODS: dict[Any, dict[str, Any]] = {
     frozenset: {name: name for name in ("union", "intersection", "difference", "copy")},
     int: {"bit_length": "bit_length", "to_bytes": _to_bytes_of, "bit_count": "bit_count"},
     bool: {}, float: {"is_integer": "is_integer"},
-    collections.Counter: {name: name for name in "get keys values items most_common elements".split()},
+    collections.Counter: {name: name for name in "get keys values items most_common".split()},
     collections.defaultdict: {name: name for name in "get keys values items pop setdefault copy".split()},
     collections.deque: {name: name for name in
         "append appendleft pop popleft rotate extend extendleft clear reverse copy".split()},
@@ -868,6 +889,13 @@ METHODS: dict[Any, dict[str, Any]] = {
     },
     type(hashlib.new("md5", usedforsecurity=False)): {name: name for name in ("digest", "hexdigest", "update", "copy")},
 }  # fmt: skip
+# Functions that compare values with each other, hash or print them.
+WEIGHING = frozenset(
+    """sorted max min set frozenset dict collections.Counter dict.fromkeys str repr ascii format sum
+    collections.OrderedDict any all itertools.groupby""".split()
+)
+# Methods that take time in proportion to both texts, multiplied.
+SLOW = frozenset(("rfind", "rindex", "rsplit", "rpartition", "strip", "lstrip", "rstrip"))
 # Methods after which the owner has more items.
 GROWING = frozenset(
     ("append", "extend", "insert", "update", "setdefault", "add", "appendleft", "extendleft")
