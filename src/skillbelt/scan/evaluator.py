@@ -32,6 +32,7 @@ from skillbelt.scan.python_values import (
     collect,
     holds_unknown,
     is_flat,
+    is_quick,
     weigh,
 )
 
@@ -197,8 +198,9 @@ class _Items:
         return self
 
     def __next__(self) -> Any:
-        self.run.spend(1)
-        return next(self.items)
+        one = next(self.items)
+        self.run.spend(1 + (len(one) // 256 if type(one) in TEXTS else 0))
+        return one
 
 
 _CALLABLE = (_Function, _Builtin, _Method, _Class, _Instance)
@@ -214,7 +216,7 @@ _SPECIAL = frozenset(
     random.randrange random.choice random.sample random.choices random.getrandbits
     random.randbytes functools.lru_cache functools.cache dataclasses.dataclass""".split()
 )
-_HEAVY = ("zlib.", "bz2.", "lzma.", "gzip.", "hashlib.", "math.")
+_HEAVY = ("zlib.", "bz2.", "lzma.", "gzip.", "hashlib.", "math.", "textwrap.")
 
 
 class Evaluator:
@@ -1510,6 +1512,9 @@ class Evaluation:
         if name in values.WEIGHING:
             for one in args:
                 self._weigh(one)
+        elif name.startswith("re."):
+            size = sum(map(_size, args))
+            self.spend(size * size // 500 if is_quick(args[0]) else size)
         elif name == "pow" and len(args) > 2:
             self.spend(sum(map(_bits, args)) // 4)
         given = []

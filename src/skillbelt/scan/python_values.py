@@ -602,17 +602,29 @@ def type_named(name: str) -> Any:
 # --- modules -------------------------------------------------------------------------------------
 
 
+def is_quick(pattern: Any) -> bool:
+    """Whether a pattern has nothing to try again and again: one repeat, or few choices."""
+    if type(pattern) not in (str, bytes) or len(pattern) > 200:
+        return False
+    plain = pattern if isinstance(pattern, str) else pattern.decode("latin-1")
+    plain = plain.replace("(?", "(").replace("+?", "+").replace("*?", "*")
+    repeats = count_repeats(plain)
+    return repeats + plain.count("|") <= (1 if repeats else 3)
+
+
+def count_repeats(pattern: str) -> int:
+    """Return how many parts of a pattern may be repeated or left out."""
+    return sum(pattern.count(sign) for sign in "*+?{")
+
+
 def _searched(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function of `re` that only takes patterns that cannot run long."""
 
     def run(pattern: Any, *args: Any, **named: Any) -> Any:
         text = args[1] if function is re.sub else args[0]
-        if not isinstance(pattern, str | bytes) or len(pattern) > 200:
+        if not is_quick(pattern):
             return UNKNOWN
-        plain = pattern if isinstance(pattern, str) else pattern.decode("latin-1")
-        repeats = sum(plain.count(sign) for sign in "*+{")
-        if repeats > 1 or len(text) > (_MAX_SEARCHED if repeats else MAX_SIZE):
-            return UNKNOWN
+        bounded(len(text) * MAX_SIZE // _MAX_SEARCHED)
         if function is re.sub:
             bounded((len(text) + 1) * max(len(args[0]), 1) if isinstance(args[0], str) else 0)
         return function(pattern, *args, **named)
@@ -674,6 +686,10 @@ def _pooled(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(pool, *args)
 
     return run
+
+
+def _accumulate(values: Any, function: Any = add, **named: Any) -> Iterator[Any]:
+    return itertools.accumulate(values, function, **named)
 
 
 def _zip_longest(*values: Any, fillvalue: Any = None) -> Iterator[Any]:
@@ -809,7 +825,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "itertools.chain": _chain, "itertools.chain.from_iterable": lambda values: _chain(*collect(values)),
     "itertools.cycle": _cycle, "itertools.count": itertools.count, "itertools.repeat": itertools.repeat,
     "itertools.islice": itertools.islice, "itertools.zip_longest": _zip_longest,
-    "itertools.accumulate": itertools.accumulate, "itertools.product": _product,
+    "itertools.accumulate": _accumulate, "itertools.product": _product,
     "itertools.permutations": _pooled(itertools.permutations),
     "itertools.combinations": _pooled(itertools.combinations),
     "itertools.starmap": itertools.starmap, "itertools.takewhile": itertools.takewhile,
