@@ -14,6 +14,7 @@ import random
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from skillbelt.format.python_source import parse_python
@@ -203,18 +204,22 @@ class _Items:
         return one
 
 
+def _split(names: str) -> tuple[str, ...]:
+    return tuple(names.split())
+
+
 _CALLABLE = (_Function, _Builtin, _Method, _Class, _Instance)
 _DUNDERS = {
     "Add": "__add__", "BitXor": "__xor__", "Mod": "__mod__", "Mult": "__mul__", "Sub": "__sub__",
     "RShift": "__rshift__", "LShift": "__lshift__", "BitOr": "__or__", "BitAnd": "__and__",
 }  # fmt: skip
 _SPECIAL = frozenset(
-    """print getattr isinstance type globals locals vars eval exec compile __import__ input setattr
-    hasattr callable id hash open super staticmethod classmethod property ast.literal_eval
+    _split("""print getattr isinstance type globals locals vars eval exec compile __import__ input
+    setattr hasattr callable id hash open super staticmethod classmethod property ast.literal_eval
     functools.partial collections.defaultdict io.StringIO io.BytesIO importlib.import_module
     sys.stdout.write sys.stderr.write random.seed random.shuffle random.random random.randint
     random.randrange random.choice random.sample random.choices random.getrandbits
-    random.randbytes functools.lru_cache functools.cache dataclasses.dataclass""".split()
+    random.randbytes functools.lru_cache functools.cache dataclasses.dataclass""")
 )
 _HEAVY = ("zlib.", "bz2.", "lzma.", "gzip.", "hashlib.", "math.", "textwrap.")
 
@@ -252,7 +257,7 @@ class Evaluation:
         self.known: dict[ast.AST, str] = {}
         self._made: dict[ast.AST, list[Any]] = {}
         self._spelled: set[ast.AST] = set()
-        self._joined: Any = None
+        self._last_join: Any = None
         self._printed: list[tuple[str, int, int]] = []
         self._functions: list[_Function] = []
         self._instances: dict[_Class, _Instance] = {}
@@ -353,7 +358,7 @@ class Evaluation:
             self._run_module(tree.body, self.module)
             for one in self._functions:  # the list grows
                 if one.is_relevant and not one.is_called:
-                    self._bound_part(lambda one=one: self._call_blindly(one))
+                    self._bound_part(partial(self._call_blindly, one))
         except OutOfSteps:
             self.is_cut = True
 
@@ -361,8 +366,11 @@ class Evaluation:
         for node in body:
             is_relevant = node not in self._passed_over
             self._hot += is_relevant
-            self._bound_part(lambda node=node: self._block([node])(scope))
+            self._bound_part(partial(self._run_one, node, scope))
             self._hot -= is_relevant
+
+    def _run_one(self, node: ast.stmt, scope: Scope) -> Any:
+        return self._block([node])(scope)
 
     def _bound_part(self, run: Callable[[], Any]) -> None:
         """Run a part with half of the steps that are left, so that it leaves some to others."""
@@ -665,12 +673,7 @@ class Evaluation:
     def _try(self, node: ast.Try) -> Do:
         body, other = self._block(node.body), self._block(node.orelse)
         last = self._block(node.finalbody)
-        handlers = [(one.name, self._block(one.body)) for one in node.handlers]
-
-        def handle(scope: Scope, name: str | None, body: Do) -> Any:
-            if name:
-                scope.assign(name, UNKNOWN)
-            return body(scope)
+        handlers = [self._handler(one) for one in node.handlers]
 
         def run(scope: Scope) -> Any:
             depth, calls = self._depth, self._calls
@@ -681,15 +684,25 @@ class Evaluation:
             except Exception:
                 self._depth, self._calls = depth, calls
                 if len(handlers) == 1:
-                    signal = handle(scope, *handlers[0])
+                    signal = handlers[0](scope)
                 else:
-                    self._either([lambda s, h=h: handle(s, *h) for h in handlers], scope)
+                    self._either(handlers, scope)
                     signal = None
             else:
                 for one in handlers:
-                    self._maybe(lambda s, h=one: handle(s, *h), scope)
+                    self._maybe(one, scope)
                 signal = signal or other(scope)
             return last(scope) or signal
+
+        return run
+
+    def _handler(self, node: ast.ExceptHandler) -> Do:
+        name, body = node.name, self._block(node.body)
+
+        def run(scope: Scope) -> Any:
+            if name:
+                scope.assign(name, UNKNOWN)
+            return body(scope)
 
         return run
 
@@ -805,7 +818,7 @@ class Evaluation:
         def run(scope: Scope) -> Any:
             inner = Scope(scope)
             for one in body:
-                self._guard(lambda one=one: self._block([one])(inner))
+                self._guard(partial(self._run_one, one, inner))
             made = _Class(node.name, inner.names, [one(scope) for one in bases])
             for function in inner.names.values():
                 if type(function) is _Function:
@@ -895,7 +908,7 @@ class Evaluation:
         return made
 
     def _constant(self, node: ast.Constant) -> Make:
-        value = node.value
+        value: Any = node.value
         if type(value) not in values.SCALARS or (
             isinstance(value, int) and value.bit_length() > 2**16
         ):
@@ -1032,25 +1045,26 @@ class Evaluation:
         if kind is int and other is int and name == "BitXor":
             return left ^ right
         if left is UNKNOWN or right is UNKNOWN:
-            if name == "Add" and (kind is str or other is str):
+            if name == "Add" and str in (kind, other):
                 return (HOLE if left is UNKNOWN else left) + (HOLE if right is UNKNOWN else right)
-            if name == "Mod" and kind is str:
-                return UNKNOWN
             return UNKNOWN
         if kind is _Instance and name in _DUNDERS:
             return self._call_dunder(left, _DUNDERS[name], [right])
         if name == "Mod" and kind in TEXTS:
             self._weigh(right)
         made = values.operate(name, left, right)
-        made_kind = type(made)
-        if made_kind is int:
-            if made.bit_length() > 64:
-                self.spend(made.bit_length() // 64 + _bits(left) * _bits(right) // 2**22)
-        elif made_kind in TEXTS:
-            self.spend(len(made) // 256)
-        elif made_kind in CONTAINERS:
-            self.spend(len(made) // 32)
+        self._charge(made, left, right)
         return made
+
+    def _charge(self, made: Any, left: Any, right: Any) -> None:
+        """Count the work for what an operator made."""
+        kind = type(made)
+        if kind in TEXTS:
+            self.spend(len(made) // 256)
+        elif kind in CONTAINERS:
+            self.spend(len(made) // 32)
+        elif kind is int and made.bit_length() > 64:
+            self.spend(made.bit_length() // 64 + _bits(left) * _bits(right) // 2**22)
 
     def _unary(self, node: ast.UnaryOp) -> Make:
         make, kind = self._expr(node.operand), type(node.op)
@@ -1099,6 +1113,7 @@ class Evaluation:
                     return UNKNOWN
                 if (type(left) is str and HOLE in left) or (type(right) is str and HOLE in right):
                     return UNKNOWN
+                found: Any
                 if type(left) is int and type(right) is int and name in _QUICK:
                     found = _QUICK[name](left, right)
                 else:
@@ -1186,44 +1201,49 @@ class Evaluation:
     def _attribute(self, owner: Any, name: str) -> Any:
         """Return a listed method or field of a value; nothing else of it is reached."""
         kind = type(owner)
-        if owner is UNKNOWN:
-            return UNKNOWN
-        if kind is _Module:
-            if owner.scope is not None:
-                return owner.scope.names.get(name, UNKNOWN)
-            whole = f"{owner.name}.{name}" if owner.name != "builtins" else name
-            if whole in values.CONSTANTS:
-                return values.CONSTANTS[whole]
-            if whole in values.FUNCTIONS or whole in _SPECIAL:
-                return _Builtin(whole, values.FUNCTIONS.get(whole))
-            return _Module(whole)
-        if kind is _Instance:
-            if name in owner.fields:
-                return owner.fields[name]
-            if name == "__class__":
-                return owner.kind
-            found = owner.kind.find(name)
-            if type(found) is _Function:
-                if found.kind == "property":
-                    return self._call_function(found, [owner], {})
-                if found.kind == "staticmethod":
-                    return found
-                return _Method(owner.kind if found.kind == "classmethod" else owner, found)
-            return UNKNOWN if found is None else found
-        if kind is _Class:
-            found = owner.find(name)
-            if type(found) is _Function and found.kind == "classmethod":
-                return _Method(owner, found)
-            return UNKNOWN if found is None else found
-        if kind is _Builtin:
-            whole = f"{owner.name}.{name}"
-            if whole in values.FUNCTIONS:
-                return _Builtin(whole, values.FUNCTIONS[whole])
-            methods = values.METHODS.get(values.type_named(owner.name), {})
-            return _Method(UNKNOWN, name) if name in methods else UNKNOWN
+        find = _MEMBERS.get(kind)
+        if find is not None:
+            return find(self, owner, name)
         if kind is _Buffer or name in values.METHODS.get(kind, {}):
             return _Method(owner, name)
         return UNKNOWN
+
+    def _member_of_module(self, owner: _Module, name: str) -> Any:
+        if owner.scope is not None:
+            return owner.scope.names.get(name, UNKNOWN)
+        whole = f"{owner.name}.{name}" if owner.name != "builtins" else name
+        if whole in values.CONSTANTS:
+            return values.CONSTANTS[whole]
+        if whole in values.FUNCTIONS or whole in _SPECIAL:
+            return _Builtin(whole, values.FUNCTIONS.get(whole))
+        return _Module(whole)
+
+    def _member_of_instance(self, owner: _Instance, name: str) -> Any:
+        if name in owner.fields:
+            return owner.fields[name]
+        if name == "__class__":
+            return owner.kind
+        found = owner.kind.find(name)
+        if type(found) is not _Function:
+            return UNKNOWN if found is None else found
+        if found.kind == "property":
+            return self._call_function(found, [owner], {})
+        if found.kind == "staticmethod":
+            return found
+        return _Method(owner.kind if found.kind == "classmethod" else owner, found)
+
+    def _member_of_class(self, owner: _Class, name: str) -> Any:
+        found = owner.find(name)
+        if type(found) is _Function and found.kind == "classmethod":
+            return _Method(owner, found)
+        return UNKNOWN if found is None else found
+
+    def _member_of_builtin(self, owner: _Builtin, name: str) -> Any:
+        whole = f"{owner.name}.{name}"
+        if whole in values.FUNCTIONS:
+            return _Builtin(whole, values.FUNCTIONS[whole])
+        methods = values.METHODS.get(values.type_named(owner.name), {})
+        return _Method(UNKNOWN, name) if name in methods else UNKNOWN
 
     def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.DictComp) -> Make:
         before, self._count = self._count, 0
@@ -1310,18 +1330,16 @@ class Evaluation:
     def _iterate(self, value: Any) -> Iterator[Any] | None:
         """Return the items of a value one by one; None if they are not known."""
         kind = type(value)
-        if kind in PLAIN:
-            if kind in CONTAINERS:
-                return iter(list(value)) if kind is not list else iter(value)
-            return iter(value)
-        if kind is range:
+        if kind in CONTAINERS and kind is not list:  # which may change meanwhile
+            return iter(list(value))
+        if kind in PLAIN or kind is range:
             return iter(value)
         if kind is _Instance:
             made = self._call_dunder(value, "__iter__", [])
             if made is value:
                 return self._drain(value)
             return None if made is UNKNOWN else self._iterate(made)
-        return value if kind is _Items else None
+        return value if isinstance(value, _Items) else None
 
     def _drain(self, one: _Instance) -> Iterator[Any]:
         while True:
@@ -1350,28 +1368,13 @@ class Evaluation:
         function = self._expr(node.func)
         args = [(isinstance(one, ast.Starred), self._expr(_unstar(one))) for one in node.args]
         named = [(one.arg, self._expr(one.value)) for one in node.keywords]
-        simple = not any(starred for starred, _ in args)
+        is_simple = not any(starred for starred, _ in args)
         line = node.lineno
 
         def run(scope: Scope) -> Any:
             target = function(scope)
-            given: list[Any] = []
-            if simple:
-                given = [make(scope) for _, make in args]
-            else:
-                for starred, make in args:
-                    one = make(scope)
-                    if starred and one is UNKNOWN:
-                        given.append(UNKNOWN)
-                    else:
-                        given += self._items(one) if starred else (one,)
-            options: dict[str, Any] = {}
-            for name, make in named:
-                one = make(scope)
-                if name is not None:
-                    options[name] = one
-                elif type(one) is dict:
-                    options.update(one)
+            given = [make(scope) for _, make in args] if is_simple else self._give(args, scope)
+            options = self._give_named(named, scope) if named else {}
             self._line = line
             if type(target) is _Builtin and target.name in _SPECIAL:
                 made = self._call_special(target.name, given, options, scope)
@@ -1379,11 +1382,31 @@ class Evaluation:
                 made = self._call(target, given, options)
             if type(made) in TEXTS:
                 self._keep(node, made)
-                if made is self._joined:
+                if made is self._last_join:
                     self._spelled.add(node)
             return made
 
         return run
+
+    def _give(self, args: list[tuple[bool, Make]], scope: Scope) -> list[Any]:
+        given: list[Any] = []
+        for starred, make in args:
+            one = make(scope)
+            if starred and one is not UNKNOWN:
+                given += self._items(one)
+            else:
+                given.append(one)
+        return given
+
+    def _give_named(self, named: list[tuple[str | None, Make]], scope: Scope) -> dict[str, Any]:
+        options: dict[str, Any] = {}
+        for name, make in named:
+            one = make(scope)
+            if name is not None:
+                options[name] = one
+            elif type(one) is dict:
+                options.update(one)
+        return options
 
     def _call(self, target: Any, args: list[Any], named: dict[str, Any]) -> Any:
         kind = type(target)
@@ -1401,56 +1424,51 @@ class Evaluation:
             return self._instantiate(target, args, named)
         if kind is _Instance:
             return self._call_dunder(target, "__call__", args)
-        if callable(target) and kind.__module__ == "skillbelt.scan.evaluator":
-            return UNKNOWN
         return UNKNOWN
 
     def _call_function(self, function: _Function, args: list[Any], named: dict[str, Any]) -> Any:
-        node = function.node
-        if not function.is_relevant:
-            given = (*args, *named.values())
-            if UNKNOWN in given or not (given or self._hot):
-                return UNKNOWN
+        given = (*args, *named.values())
+        if not function.is_relevant and (UNKNOWN in given or not (given or self._hot)):
+            return UNKNOWN
         if function.body is None:
-            before, self._count = self._count, 1
-            depth, self._depth = self._depth, 0
-            if isinstance(node, ast.Lambda):
-                function.body = self._expr(node.body)
-            elif self.has_yields and _yields(node):
-                function.body = _Generator(self, node)
-            else:
-                function.body = self._block(node.body)
-            function.cost = self._count
-            self._count, self._depth = before, depth
+            self._compile(function)
         self.spend(function.cost)
         if self._calls >= _MAX_CALLS:
             raise TooLarge
         function.is_called = True
-        is_blind = (UNKNOWN in args or UNKNOWN in named.values()) and all(
-            one is UNKNOWN or type(one) is _Instance for one in (*args, *named.values())
+        is_blind = UNKNOWN in given and all(
+            one is UNKNOWN or type(one) is _Instance for one in given
         )
         if is_blind and function.blind is not None:
             return function.blind[0]
         scope = Scope(function.scope)
         self._bind(function, args, named, scope)
-        if isinstance(node, ast.Lambda):
-            self._calls += 1
-            try:
-                return function.body(scope)
-            finally:
-                self._calls -= 1
         if isinstance(function.body, _Generator):
             return self.charged(function.body.start(scope))
         self._calls += 1
         self._hot += function.is_relevant
         try:
-            function.body(scope)
+            found = function.body(scope)
         finally:
             self._calls -= 1
             self._hot -= function.is_relevant
+        made = found if isinstance(function.node, ast.Lambda) else scope.returned
         if is_blind:
-            function.blind = (scope.returned,)
-        return scope.returned
+            function.blind = (made,)
+        return made
+
+    def _compile(self, function: _Function) -> None:
+        node = function.node
+        before, self._count = self._count, 1
+        depth, self._depth = self._depth, 0
+        if isinstance(node, ast.Lambda):
+            function.body = self._expr(node.body)
+        elif self.has_yields and _yields(node):
+            function.body = _Generator(self, node)
+        else:
+            function.body = self._block(node.body)
+        function.cost = self._count
+        self._count, self._depth = before, depth
 
     def _bind(
         self, function: _Function, args: list[Any], named: dict[str, Any], scope: Scope
@@ -1502,37 +1520,18 @@ class Evaluation:
 
     def _call_builtin(self, target: _Builtin, args: list[Any], named: dict[str, Any]) -> Any:
         name, function = target.name, target.function
-        if function is None:
-            return UNKNOWN
-        if UNKNOWN in args or UNKNOWN in named.values():
+        if function is None or UNKNOWN in args or UNKNOWN in named.values():
             return UNKNOWN
         if name not in values.TOLERANT and any(map(holds_unknown, args)):
             return UNKNOWN
-        self.spend(1 + sum(map(_size, args)) // 32 + (2_000 if name.startswith(_HEAVY) else 0))
-        if name in values.WEIGHING:
-            for one in args:
-                self._weigh(one)
-        elif name.startswith("re."):
-            size = sum(map(_size, args))
-            self.spend(size * size // 500 if is_quick(args[0]) else size)
-        elif name == "pow" and len(args) > 2:
-            self.spend(sum(map(_bits, args)) // 4)
-        given = []
-        for one in args:
-            if isinstance(one, _CALLABLE):
-                given.append(self._as_callable(one))
-            elif type(one) in PLAIN or type(one) is slice:
-                given.append(one)
-            elif type(one) is range and name in ("len", "random.Random"):
-                given.append(one)
-            elif (items := self._iterate(one)) is not None:
-                given.append(items if type(items) is _Items else self.charged(items))
-            else:
-                return UNKNOWN
-        options = {key: self._as_callable(one) if isinstance(one, _CALLABLE) else one
-                   for key, one in named.items()}  # fmt: skip
         if name == "str" and args and type(args[0]) is _Instance:
             return self._text_of(args[0])
+        self._charge_builtin(name, args)
+        given = [self._as_argument(one) for one in args]
+        if UNKNOWN in given:
+            return UNKNOWN
+        options = {key: self._as_callable(one) if isinstance(one, _CALLABLE) else one
+                   for key, one in named.items()}  # fmt: skip
         made = function(*given, **options)
         kind = type(made)
         if kind in CONTAINERS or kind in TEXTS:
@@ -1540,9 +1539,32 @@ class Evaluation:
             self.spend(len(made) // 32)
         elif hasattr(made, "__next__"):
             return made if kind is _Items else self.charged(made)
-        elif callable(made) and kind.__name__ == "function":
+        elif callable(made):
             return _Builtin(name, lambda *one: made(*one))
         return made
+
+    def _charge_builtin(self, name: str, args: list[Any]) -> None:
+        """Count the work of a function that Python has, before it is called."""
+        size = sum(map(_size, args))
+        self.spend(1 + size // 32 + (2_000 if name.startswith(_HEAVY) else 0))
+        if name in values.WEIGHING:
+            for one in args:
+                self._weigh(one)
+        elif name.startswith("re."):
+            self.spend(size * size // 500 if is_quick(args[0]) else size)
+        elif name == "pow" and len(args) > 2:
+            self.spend(sum(map(_bits, args)) // 4)
+
+    def _as_argument(self, value: Any) -> Any:
+        """Return an argument for a function that Python has; what is not known if it cannot be."""
+        if isinstance(value, _CALLABLE):
+            return self._as_callable(value)
+        if type(value) in PLAIN or type(value) is slice:
+            return value
+        items = self._iterate(value)
+        if items is None:
+            return UNKNOWN
+        return items if type(items) is _Items else self.charged(items)
 
     def _as_callable(self, value: Any) -> Any:
         if type(value) is _Instance and value.kind.find("__call__") is None:
@@ -1550,43 +1572,23 @@ class Evaluation:
         return self._as_native(value)
 
     def _call_method(self, owner: Any, name: str, args: list[Any], named: dict[str, Any]) -> Any:
-        if type(owner) is _Buffer:
-            return self._call_buffer(owner, name, args)
         kind = type(owner)
+        if kind is _Buffer:
+            return self._call_buffer(owner, name, args)
         method = values.METHODS.get(kind, {}).get(name)
         if method is None:
             return UNKNOWN
-        if name == "join" and kind in TEXTS:
+        if kind in TEXTS and name == "join":
             return self._join(owner, args[0])
-        if name == "format" and kind is str:
+        if kind is str and name == "format":
             return values.put_in(owner, tuple(args), named)
         if kind in TEXTS and (any(map(holds_unknown, args)) or UNKNOWN in named.values()):
             return UNKNOWN
-        given: list[Any] = []
-        for one in args:
-            if isinstance(one, _CALLABLE):
-                given.append(self._as_native(one))
-            elif type(one) in PLAIN or one is UNKNOWN:
-                given.append(one)
-            else:
-                given.append(self._items(one))
-        options = {key: self._as_native(one) for key, one in named.items()}
-        if name in values.GROWING and given and type(owner) in CONTAINERS | {bytearray}:
-            more = (
-                1
-                if name in ("append", "add", "insert", "setdefault", "appendleft")
-                else _size(given[0])
-            )
-            bounded(len(owner) + more)
-        if name in values.COMPARING and kind in CONTAINERS:
-            for one in (owner, *given) if name in ("index", "count", "remove", "sort") else given:
-                self._weigh(one)
-        if name in ("index", "get", "sort") and UNKNOWN in given:
+        given = [self._as_method_argument(one) for one in args]
+        if UNKNOWN in given and name in ("index", "get", "sort"):
             return UNKNOWN
-        size = _size(owner)
-        self.spend(1 + size // (2_048 if name in ("append", "get", "pop") else 64))
-        more = sum(map(_size, given))
-        self.spend(more // 32 + (size * more // 1_000 if name in values.SLOW else 0))
+        self._charge_method(owner, name, given)
+        options = {key: self._as_native(one) for key, one in named.items()}
         if type(method) is str:
             made = getattr(owner, method)(*given, **options)
         else:
@@ -1594,9 +1596,26 @@ class Evaluation:
         if type(made) in TEXTS or type(made) in CONTAINERS:
             bounded(len(made))
             self.spend(len(made) // 32)
-        elif kind in CONTAINERS and name in ("keys", "values", "items", "elements"):
+        elif kind in CONTAINERS and name in ("keys", "values", "items"):
             return list(made)
         return made
+
+    def _as_method_argument(self, value: Any) -> Any:
+        if isinstance(value, _CALLABLE):
+            return self._as_native(value)
+        return value if type(value) in PLAIN or value is UNKNOWN else self._items(value)
+
+    def _charge_method(self, owner: Any, name: str, given: list[Any]) -> None:
+        """Count the work of a method before it is called, and check what it would make."""
+        size, more = _size(owner), sum(map(_size, given))
+        if name in values.GROWING and type(owner) in CONTAINERS | {bytearray}:
+            bounded(size + (1 if name in values.ADDING_ONE else more))
+        if name in values.COMPARING and type(owner) in CONTAINERS:
+            whole = (owner, *given) if name in ("index", "count", "remove", "sort") else given
+            for one in whole:
+                self._weigh(one)
+        self.spend(1 + size // (2_048 if name in ("append", "get", "pop") else 64))
+        self.spend(more // 32 + (size * more // 1_000 if name in values.SLOW else 0))
 
     def _join(self, separator: Any, parts: Any) -> Any:
         items = self._iterate(parts)
@@ -1606,7 +1625,7 @@ class Evaluation:
         self.spend(len(found) // 16)
         made = values.join(separator, found)
         if type(made) is str and len(found) >= MIN_MADE and len(made) <= 3 * len(found):
-            self._joined = made
+            self._last_join = made
         return made
 
     def _call_buffer(self, owner: _Buffer, name: str, args: list[Any]) -> Any:
@@ -1628,50 +1647,52 @@ class Evaluation:
 
     def _call_special(self, name: str, args: list[Any], named: dict[str, Any], scope: Scope) -> Any:
         """Call what looks at the program itself, prints, or has a state."""
-        first = args[0] if args else UNKNOWN
         if name == "print":
-            self._print(args, named)
-            return None
+            return self._print(args, named)
         if name in ("sys.stdout.write", "sys.stderr.write"):
-            self._print(args, {"end": ""})
-            return None
+            return self._print(args, {"end": ""})
         if name.startswith("random."):
             return self._call_random(name.partition(".")[2], args, named)
-        if name == "getattr" and len(args) > 1 and type(args[1]) is str:
-            return self._attribute(first, args[1])
-        if name in ("__import__", "importlib.import_module") and type(first) is str:
-            return self._load_module(first)
         if name in ("globals", "locals", "vars") and not args:
             return dict((self.module if name == "globals" else scope).names)
-        if name in ("eval", "exec", "ast.literal_eval"):
-            return self._run_text(name, first, scope if name != "ast.literal_eval" else Scope(None))
-        if name == "compile":
-            return first
-        if name == "isinstance" and len(args) == 2:
-            return self._is_instance(first, args[1])
-        if name == "type" and len(args) == 1:
-            if type(first) is _Instance:
-                return first.kind
-            plain = type(first).__name__
-            return _Builtin(plain, values.FUNCTIONS.get(plain)) if type(first) in PLAIN else UNKNOWN
-        if name == "functools.partial":
-            rest = args[1:]
+        if name in ("eval", "exec", "ast.literal_eval") and args:
+            alone = Scope(None) if name == "ast.literal_eval" else scope
+            return self._run_text(name, args[0], alone)
+        if name == "functools.partial" and args:
+            first, *rest = args
             return _Builtin("partial", lambda *more: self._call(first, [*rest, *more], named))
-        if name == "collections.defaultdict":
-            made = values.type_named(first.name) if type(first) is _Builtin else None
-            return collections.defaultdict(made) if made in (int, str, list, dict, set) else UNKNOWN
-        if name in ("io.StringIO", "io.BytesIO"):
-            empty: Any = "" if name == "io.StringIO" else b""
-            return _Buffer(first if args and type(first) in TEXTS else empty)
-        if name in ("functools.lru_cache", "functools.cache", "dataclasses.dataclass") and args:
-            return first
-        if name == "setattr" and len(args) == 3 and type(first) is _Instance:
-            if type(args[1]) is str:
-                first.fields[args[1]] = args[2]
-            return None
-        if name == "staticmethod" or name == "classmethod":
-            return first
-        return UNKNOWN
+        run = _ABOUT_VALUES.get(name)
+        return run(self, *args) if run is not None and args else self._make_buffer(name)
+
+    def _make_buffer(self, name: str) -> Any:
+        empty: Any = "" if name == "io.StringIO" else b""
+        return _Buffer(empty) if name in ("io.StringIO", "io.BytesIO") else UNKNOWN
+
+    def _get_attribute(self, owner: Any, name: Any, *_: Any) -> Any:
+        return self._attribute(owner, name) if type(name) is str else UNKNOWN
+
+    def _set_attribute(self, owner: Any, name: Any, value: Any) -> None:
+        if type(owner) is _Instance and type(name) is str:
+            owner.fields[name] = value
+
+    def _import_named(self, name: Any, *_: Any) -> Any:
+        return self._load_module(name) if type(name) is str else UNKNOWN
+
+    def _take_first(self, value: Any, *_: Any) -> Any:
+        return value
+
+    def _type_of(self, value: Any) -> Any:
+        if type(value) is _Instance:
+            return value.kind
+        name = type(value).__name__
+        return _Builtin(name, values.FUNCTIONS.get(name)) if type(value) in PLAIN else UNKNOWN
+
+    def _default_dict(self, factory: Any) -> Any:
+        kind = values.type_named(factory.name) if type(factory) is _Builtin else None
+        return collections.defaultdict(kind) if kind in (int, str, list, dict, set) else UNKNOWN
+
+    def _fill_buffer(self, value: Any) -> Any:
+        return _Buffer(value) if type(value) in TEXTS else UNKNOWN
 
     def _print(self, args: list[Any], named: dict[str, Any]) -> None:
         if "file" in named and named["file"] is not UNKNOWN and type(named["file"]) is _Buffer:
@@ -1741,7 +1762,7 @@ class _Generator:
         self.evaluation = evaluation
         self.body = self._plan(node.body)
 
-    def start(self, scope: Scope) -> Iterator[Any]:
+    def start(self, scope: Scope) -> Any:
         """Return what the function yields."""
         return self._run(self.body, scope)
 
@@ -1757,10 +1778,10 @@ class _Generator:
             elif isinstance(value, ast.YieldFrom):
                 made.append(("from", run._expr(value.value), None))
             elif isinstance(node, ast.If) and _yields(node):
-                parts = (self._plan(node.body), self._plan(node.orelse))
-                made.append(("if", run._expr(node.test), parts))
+                chosen = (self._plan(node.body), self._plan(node.orelse))
+                made.append(("if", run._expr(node.test), chosen))
             elif isinstance(node, ast.While) and _yields(node):
-                made.append(("while", run._expr(node.test), self._plan(node.body)))
+                made.append(("while", run._expr(node.test), (None, self._plan(node.body))))
             elif isinstance(node, ast.For) and _yields(node):
                 parts = (run._target(node.target), self._plan(node.body))
                 made.append(("for", run._expr(node.iter), parts))
@@ -1783,26 +1804,37 @@ class _Generator:
                 if rest is not None:
                     rest(scope, UNKNOWN)
             elif kind == "from":
-                for one in run._iterate(make(scope)) or ():
-                    yield one
+                yield from run._iterate(make(scope)) or ()
             elif kind == "if":
                 chosen = run._truth(make(scope))
                 if chosen is not UNKNOWN:
                     signal = yield from self._run(rest[0] if chosen else rest[1], scope)
-            elif kind == "while":
-                while run._truth(make(scope)) is True:
-                    run.spend(1)
-                    signal = yield from self._run(rest, scope)
-                    if signal in (_BREAK, _RETURN):
-                        break
             else:
-                for one in run._iterate(make(scope)) or ():
-                    run.spend(1)
-                    rest[0](scope, one)
-                    signal = yield from self._run(rest[1], scope)
-                    if signal in (_BREAK, _RETURN):
-                        break
-            if signal is not None and (kind not in ("while", "for") or signal is _RETURN):
+                rounds = self._rounds(kind, make, rest, scope)
+                signal = yield from self._loop(rounds, rest[1], scope)
+            if signal is not None:
+                return signal
+        return None
+
+    def _rounds(self, kind: str, make: Make, rest: Any, scope: Scope) -> Iterator[None]:
+        """Yield once for each round of a loop."""
+        run = self.evaluation
+        if kind == "while":
+            while run._truth(make(scope)) is True:
+                run.spend(1)
+                yield
+        else:
+            for one in run._iterate(make(scope)) or ():
+                run.spend(1)
+                rest[0](scope, one)
+                yield
+
+    def _loop(self, rounds: Iterator[None], body: Any, scope: Scope) -> Any:
+        for _ in rounds:
+            signal = yield from self._run(body, scope)
+            if signal is _BREAK:
+                return None
+            if signal is _RETURN:
                 return signal
         return None
 
@@ -1817,7 +1849,7 @@ def _find_irrelevant(tree: ast.Module, source: str) -> frozenset[ast.AST]:
     Honest programs have many, and to evaluate them takes most of the time.
     """
     lines = source.split("\n")
-    parts: list[tuple[ast.AST, set[str], set[str], bool]] = []
+    parts: list[tuple[ast.stmt, set[str], set[str], bool]] = []
 
     def add(node: ast.stmt, names: set[str]) -> None:
         text = "\n".join(lines[node.lineno - 1 : node.end_lineno])
@@ -1840,8 +1872,8 @@ def _find_irrelevant(tree: ast.Module, source: str) -> frozenset[ast.AST]:
         more = [part for part in parts if part[0] not in chosen and not hot.isdisjoint(part[2])]
         if not more:
             break
-        for node, names, _, _ in more:
-            chosen.add(node)
+        for part, names, _, _ in more:
+            chosen.add(part)
             hot |= names
     return frozenset(node for node, _, _, _ in parts if node not in chosen)
 
@@ -1918,4 +1950,18 @@ _EXPRESSIONS: dict[type[ast.expr], Callable[..., Make]] = {
     ast.ListComp: Evaluation._comprehension, ast.SetComp: Evaluation._comprehension,
     ast.DictComp: Evaluation._comprehension, ast.GeneratorExp: Evaluation._generator,
     ast.Call: Evaluation._called,
+}  # fmt: skip
+_MEMBERS: dict[type, Callable[..., Any]] = {
+    _Module: Evaluation._member_of_module, _Instance: Evaluation._member_of_instance,
+    _Class: Evaluation._member_of_class, _Builtin: Evaluation._member_of_builtin,
+}  # fmt: skip
+_ABOUT_VALUES: dict[str, Callable[..., Any]] = {
+    "getattr": Evaluation._get_attribute, "setattr": Evaluation._set_attribute,
+    "__import__": Evaluation._import_named, "importlib.import_module": Evaluation._import_named,
+    "compile": Evaluation._take_first, "functools.lru_cache": Evaluation._take_first,
+    "functools.cache": Evaluation._take_first, "dataclasses.dataclass": Evaluation._take_first,
+    "staticmethod": Evaluation._take_first, "classmethod": Evaluation._take_first,
+    "isinstance": Evaluation._is_instance, "type": Evaluation._type_of,
+    "collections.defaultdict": Evaluation._default_dict,
+    "io.StringIO": Evaluation._fill_buffer, "io.BytesIO": Evaluation._fill_buffer,
 }  # fmt: skip

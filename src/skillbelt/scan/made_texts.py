@@ -49,6 +49,10 @@ _UNSPACED = Lazy(r"[\u2e80-\u9fff\uf900-\ufaff\u0e00-\u0e7f]")
 _MIN_UNSPACED = 10
 
 
+def _split(names: str) -> tuple[str, ...]:
+    return tuple(names.split())
+
+
 def judge_made_text(
     text: str, source: str, line: int, ledger: Ledger, *, spelled: bool = False
 ) -> None:
@@ -146,9 +150,9 @@ _RARE_MEANS: tuple[tuple[str, re.Pattern[str] | None], ...] = (
     *((f"{one}(", Lazy(rf"{one}\((?<![\w.]{one}\()"))
       for one in ("chr", "ord", "bytes", "bytearray", "reduce")),
     ("chr", Lazy(r"chr(?<=[(,= ]chr)[,)]")),
-    *((one, None) for one in """maketrans fromhex unhexlify a2b_ 16decode 32decode 64decode 85decode
-        hexdecode decodebytes rot13 rot_13 rot-13 decompress unescape unquote from_bytes( to_bytes(
-        codecs ::- (reversed( swapcase marshal""".split()),
+    *((one, None) for one in _split("""maketrans fromhex unhexlify a2b_ 16decode 32decode
+        64decode 85decode hexdecode decodebytes rot13 rot_13 rot-13 decompress unescape unquote from_bytes( to_bytes(
+        codecs ::- (reversed( swapcase marshal""")),
     # The first letters of words, and parts in another order.
     ("] for", Lazy(r"\] for(?<=\d\] for)(?<=join\(\w\[\d\] for)")),
     ("{1}", Lazy(r"(?:\{\d{1,3}\}[^{}\n]{0,9}){6}")),
@@ -163,13 +167,13 @@ _RUNS_OF_LITERALS = (b"\1\3\3\1\2" * 10, b"\1\3\1\2\1\3\3\1\2" * 5)
 _SHORT_LITERAL, _MANY_LITERALS = b"\1\3\1\2", 20
 _JOINS_SIGNS = ("''.join(", '"".join(')
 _PAIRS = frozenset(
-    """
+    _split("""
 re on er in at es ti th en or te he st se nt an de co io al le it ed ta nd ar ro ra me ng ri li ec
 is to et ns ve as ct ce il ne ca ge tr ic si ma pr ea om pe fi ch ac ll lo us el fo ou pa ut ur di
 la ss ts nc po id pl ex am na un mp ha da no im ot ag od rt ad ap ie ol oc em ho mo do vi ep ul rs
 ai va op ef su ev so if ow ty ck be ab mi os sk ig bl hi ru cr fe ly wi sc ke pt sh ni ir ue cu ry
 tu cl lu qu pu ia iv ba sp ci ki ls rm ip um pi wh ee tt sa rc lt ui au gr oo pp fr
-""".split()
+""")
 )
 _IN_NUMBERS = bytes(code in b"0123456789abcdefABCDEFxX ,;:\n" for code in range(256))
 _RUN_OF_NUMBERS = b"\1" * 24

@@ -41,6 +41,10 @@ _MAX_SEARCHED = 4_000
 _MAX_MEMORY = 16 * 2**20
 
 
+def _split(names: str) -> tuple[str, ...]:
+    return tuple(names.split())
+
+
 class TooLarge(Exception):
     """A value, or the work for it, is larger than the evaluator takes."""
 
@@ -372,8 +376,8 @@ def _translate(text: Any, table: Any, *rest: Any) -> Any:
 
 
 _CODECS = frozenset(
-    """utf8 ascii latin1 latin iso88591 utf16 utf16le utf16be utf32 utf32le utf32be utf7 cp437
-    cp1252 cp037 cp500 cp1140 unicodeescape rawunicodeescape utf8sig cp1251 koi8r""".split()
+    _split("""utf8 ascii latin1 latin iso88591 utf16 utf16le utf16be utf32 utf32le utf32be utf7
+    cp437 cp1252 cp037 cp500 cp1140 unicodeescape rawunicodeescape utf8sig cp1251 koi8r""")
 )
 _OPEN_CODECS = {
     "hex": binascii.unhexlify, "hexcodec": binascii.unhexlify,
@@ -514,7 +518,7 @@ def _dict(*args: Any, **named: Any) -> Any:
         return {**first, **named}
     pairs = [tuple(collect(one)) for one in collect(first)]
     weigh(pairs)
-    return {**dict(pairs), **named}  # type: ignore[arg-type]
+    return {**dict(pairs), **named}
 
 
 def _set_of(kind: Any) -> Callable[..., Any]:
@@ -795,7 +799,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "map": map, "filter": filter,
     "bytes.fromhex": lambda text: bytes.fromhex(text), "bytearray.fromhex": bytearray.fromhex,
     "bytes.maketrans": bytes.maketrans, "str.maketrans": str.maketrans,
-    "int.from_bytes": _from_bytes, "dict.fromkeys": lambda keys, one=None: dict.fromkeys(collect(keys), one),
+    "int.from_bytes": _from_bytes,
+    "dict.fromkeys": lambda keys, one=None: dict.fromkeys(collect(keys), one),
     "base64.b64decode": _base64, "base64.standard_b64decode": _base64,
     "base64.urlsafe_b64decode": base64.urlsafe_b64decode, "base64.decodebytes": base64.decodebytes,
     "base64.b32decode": base64.b32decode, "base64.b32hexdecode": base64.b32hexdecode,
@@ -822,8 +827,10 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "textwrap.dedent": _dedent, "textwrap.wrap": _wrap, "textwrap.indent": _indent,
     "textwrap.fill": lambda text, width=70: "\n".join(_wrap(text, width)),
     "re.sub": _sub, "re.findall": _findall, "re.split": _split_by,
-    "itertools.chain": _chain, "itertools.chain.from_iterable": lambda values: _chain(*collect(values)),
-    "itertools.cycle": _cycle, "itertools.count": itertools.count, "itertools.repeat": itertools.repeat,
+    "itertools.chain": _chain,
+    "itertools.chain.from_iterable": lambda values: _chain(*collect(values)),
+    "itertools.cycle": _cycle, "itertools.count": itertools.count,
+    "itertools.repeat": itertools.repeat,
     "itertools.islice": itertools.islice, "itertools.zip_longest": _zip_longest,
     "itertools.accumulate": _accumulate, "itertools.product": _product,
     "itertools.permutations": _pooled(itertools.permutations),
@@ -843,7 +850,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "math.sqrt": math.sqrt, "math.isqrt": _first_bounded(math.isqrt), "math.log2": math.log2,
     "collections.Counter": _counter, "collections.deque": _deque,
     "collections.OrderedDict": _dict, "random.Random": _random,
-    **{f"hashlib.{name}": _hash_with(name) for name in ("md5", "sha1", "sha256", "sha512", "sha224", "sha384")},
+    **{f"hashlib.{name}": _hash_with(name)
+       for name in ("md5", "sha1", "sha256", "sha512", "sha224", "sha384")},
 }  # fmt: skip
 CONSTANTS: dict[str, Any] = {
     "__name__": "__main__", "__debug__": True,
@@ -864,10 +872,10 @@ MODULES = frozenset(one.rpartition(".")[0] for one in (*FUNCTIONS, *CONSTANTS) i
 
 # Functions that take values that are not known, alone or as items.
 TOLERANT = frozenset(
-    """len list tuple dict zip enumerate reversed map filter iter next bool itertools.chain
+    _split("""len list tuple dict zip enumerate reversed map filter iter next bool itertools.chain
     itertools.cycle itertools.islice itertools.zip_longest itertools.chain.from_iterable sum max min
     sorted any all bytes bytearray itertools.repeat itertools.pairwise itertools.starmap
-    collections.deque""".split()
+    collections.deque""")
 )
 
 _ALIKE = "index count find rfind rindex split rsplit splitlines strip lstrip rstrip startswith " \
@@ -882,33 +890,38 @@ _SET = "add discard remove pop clear copy union intersection difference update i
 METHODS: dict[Any, dict[str, Any]] = {
     str: {
         **{name: one for name, one in _BYTES.items() if name not in ("hex", "decode")},
-        **{name: name for name in ("casefold", "isdecimal", "isnumeric", "isprintable", "isidentifier")},
+        **{name: name for name in ("casefold", "isdecimal", "isnumeric", "isprintable")},
         "encode": encode, "format": put_in,
     },
     bytes: _BYTES,
     bytearray: {**_BYTES, **{name: name for name in
                 ("append", "extend", "insert", "pop", "remove", "reverse", "clear", "copy")}},
-    list: {name: name for name in "append extend insert pop remove reverse clear copy index count sort".split()},
+    list: {name: name for name in
+        _split("append extend insert pop remove reverse clear copy index count sort")},
     tuple: {name: name for name in ("index", "count")},
-    dict: {name: name for name in "get keys values items pop setdefault update copy clear popitem".split()},
+    dict: {name: name for name in
+        _split("get keys values items pop setdefault update copy clear popitem")},
     set: {name: name for name in _SET.split()},
     frozenset: {name: name for name in ("union", "intersection", "difference", "copy")},
     int: {"bit_length": "bit_length", "to_bytes": _to_bytes_of, "bit_count": "bit_count"},
     bool: {}, float: {"is_integer": "is_integer"},
-    collections.Counter: {name: name for name in "get keys values items most_common".split()},
-    collections.defaultdict: {name: name for name in "get keys values items pop setdefault copy".split()},
+    collections.Counter: {name: name for name in _split("get keys values items most_common")},
+    collections.defaultdict: {name: name for name in
+        _split("get keys values items pop setdefault copy")},
     collections.deque: {name: name for name in
-        "append appendleft pop popleft rotate extend extendleft clear reverse copy".split()},
+        _split("append appendleft pop popleft rotate extend extendleft clear reverse copy")},
     random.Random: {
-        **{name: name for name in "random randint randrange shuffle choice uniform".split()},
-        "sample": _sample, "choices": _choices, "getrandbits": _random_bits, "randbytes": _random_bytes,
+        **{name: name for name in _split("random randint randrange shuffle choice uniform")},
+        "sample": _sample, "choices": _choices, "getrandbits": _random_bits,
+        "randbytes": _random_bytes,
     },
-    type(hashlib.new("md5", usedforsecurity=False)): {name: name for name in ("digest", "hexdigest", "update", "copy")},
+    type(hashlib.new("md5", usedforsecurity=False)): {name: name for name in
+        ("digest", "hexdigest", "update", "copy")},
 }  # fmt: skip
 # Functions that compare values with each other, hash or print them.
 WEIGHING = frozenset(
-    """sorted max min set frozenset dict collections.Counter dict.fromkeys str repr ascii format sum
-    collections.OrderedDict any all itertools.groupby""".split()
+    _split("""sorted max min set frozenset dict collections.Counter dict.fromkeys str repr ascii
+    format sum collections.OrderedDict any all itertools.groupby""")
 )
 # Methods that take time in proportion to both texts, multiplied.
 SLOW = frozenset(("rfind", "rindex", "rsplit", "rpartition", "strip", "lstrip", "rstrip"))
@@ -916,6 +929,7 @@ SLOW = frozenset(("rfind", "rindex", "rsplit", "rpartition", "strip", "lstrip", 
 GROWING = frozenset(
     ("append", "extend", "insert", "update", "setdefault", "add", "appendleft", "extendleft")
 )
+ADDING_ONE = frozenset(("append", "add", "insert", "setdefault", "appendleft"))
 # Methods that compare items with each other, or hash them.
 COMPARING = frozenset(
     ("index", "count", "remove", "sort", "add", "discard", "union", "intersection", "difference",
