@@ -143,7 +143,8 @@ t = str.maketrans(a, a[5:] + a[:5])
 print({ORDER.translate(str.maketrans(ALPHABET[5:] + ALPHABET[:5], ALPHABET))!r}.translate(t))""",
     "parts put into a template": f"""
 parts = {[WORDS[one] for one in ORDERED]!r}
-print('{" ".join(f"{{{ORDERED.index(number)}}}" for number in range(len(WORDS)))}'.format(*parts))""",
+form = '{" ".join(f"{{{ORDERED.index(number)}}}" for number in range(len(WORDS)))}'
+print(form.format(*parts))""",
     "sorted by a key": f"""
 signs = {[(one, number * 37 % 101) for number, one in TREE]!r}
 back = pow(37, -1, 101)

@@ -1333,7 +1333,8 @@ class Evaluation:
         if kind in CONTAINERS and kind is not list:  # which may change meanwhile
             return iter(list(value))
         if kind in PLAIN or kind is range:
-            return iter(value)
+            found: Iterator[Any] = iter(value)
+            return found
         if kind is _Instance:
             made = self._call_dunder(value, "__iter__", [])
             if made is value:

@@ -151,8 +151,8 @@ _RARE_MEANS: tuple[tuple[str, re.Pattern[str] | None], ...] = (
       for one in ("chr", "ord", "bytes", "bytearray", "reduce")),
     ("chr", Lazy(r"chr(?<=[(,= ]chr)[,)]")),
     *((one, None) for one in _split("""maketrans fromhex unhexlify a2b_ 16decode 32decode
-        64decode 85decode hexdecode decodebytes rot13 rot_13 rot-13 decompress unescape unquote from_bytes( to_bytes(
-        codecs ::- (reversed( swapcase marshal""")),
+        64decode 85decode hexdecode decodebytes rot13 rot_13 rot-13 decompress unescape unquote
+        from_bytes( to_bytes( codecs ::- (reversed( swapcase marshal""")),
     # The first letters of words, and parts in another order.
     ("] for", Lazy(r"\] for(?<=\d\] for)(?<=join\(\w\[\d\] for)")),
     ("{1}", Lazy(r"(?:\{\d{1,3}\}[^{}\n]{0,9}){6}")),
