@@ -202,10 +202,10 @@ def may_put_together(source: str) -> bool:
     literals = _LITERAL.findall(source)[:_MAX_LITERALS]
     if any(one in source for one in _JOINS_SIGNS) and any(map(is_command_line, literals)):
         return True
-    return any(map(_says_nothing, literals))
+    return any(map(says_nothing, literals))
 
 
-def _says_nothing(literal: str) -> bool:
+def says_nothing(literal: str) -> bool:
     """Whether the letters of a literal do not follow each other as in words."""
     if literal.count("\\") > 2:  # a pattern
         return False

@@ -17,8 +17,13 @@ from typing import TYPE_CHECKING
 from skillbelt.format.python_source import MAX_SOURCE_BYTES, parse_python
 from skillbelt.late import Late
 from skillbelt.scan.calls import TracedCall, judge_call
-from skillbelt.scan.ledger import HOLE, UNKNOWN, Ledger, Traced, merge
-from skillbelt.scan.made_texts import find_visibility, judge_made_text, may_put_together
+from skillbelt.scan.ledger import HOLE, OPAQUE, SPELLED, UNKNOWN, Ledger, Traced, merge
+from skillbelt.scan.made_texts import (
+    find_visibility,
+    judge_made_text,
+    may_put_together,
+    says_nothing,
+)
 from skillbelt.scan.package_names import judge_package
 from skillbelt.text import Lazy
 
@@ -34,6 +39,11 @@ _MAX_DEPTH = 60
 _MAX_ROUNDS = 12
 _MAX_TEXT = 64 * 2**10
 _PROMPT = Lazy(r"(?m)^(?:>>> |\.\.\. |In \[\d+\]: )")
+# What makes a text of numbers.
+_SPELLING = frozenset(
+    ("chr", "bytes", "bytearray", "decode", "join", "tobytes", "decrypt", "decompress")
+)
+_MIN_OPAQUE = 40
 _STRING_METHODS = frozenset(
     (
         "strip",
@@ -351,9 +361,10 @@ class PythonReader:
         if isinstance(value, str):
             if "://" in value:
                 self.ledger.names_url(value, self.line(node))
-            return Traced(text=value[:_MAX_TEXT])
+            return Traced(text=value[:_MAX_TEXT], labels=_label_text(value))
         if isinstance(value, bytes):
-            return Traced(text=value[:_MAX_TEXT].decode("latin-1"))
+            text = value[:_MAX_TEXT].decode("latin-1")
+            return Traced(text=text, labels=_label_text(text))
         if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**12:
             return Traced(text=str(value))
         return UNKNOWN
@@ -378,7 +389,7 @@ class PythonReader:
 
     def _sequence(self, node: ast.List | ast.Tuple | ast.Set, depth: int) -> Traced:
         items = tuple(self.value(one, depth) for one in node.elts[:500])
-        return Traced(labels=merge(items), items=items)
+        return Traced(labels=merge(items) | _label_numbers(node.elts), items=items)
 
     def _dict(self, node: ast.Dict, depth: int) -> Traced:
         values = [self.value(one, depth) for one in node.values]
@@ -412,8 +423,6 @@ class PythonReader:
         if isinstance(node.op, ast.Mod) and left.text is not None:
             parts = right.items if right.items is not None else (right,)
             return Traced(text=_percent(left.text, parts), labels=left.labels | right.labels)
-        if isinstance(node.op, ast.BitXor):
-            return Traced(labels=left.labels | right.labels | {"mixed"})
         return Traced(labels=left.labels | right.labels)
 
     def _subscript(self, node: ast.Subscript, depth: int) -> Traced:
@@ -522,9 +531,23 @@ class PythonReader:
             function = self.value(node.func, depth)
         positional = [self.value(_unstar(one), depth) for one in node.args]
         named = {one.arg or "**": self.value(one.value, depth) for one in node.keywords}
-        folded = self._fold(function.name, owner, positional, node)
-        if folded is not None:
-            return folded
+        made = self._fold(function.name, owner, positional, node)
+        if made is None:
+            made = self._judge(function, owner, positional, named, node, depth)
+        if OPAQUE in made.labels and function.name.rpartition(".")[2] in _SPELLING:
+            made = made._replace(labels=made.labels | {SPELLED})
+        return made
+
+    def _judge(
+        self,
+        function: Traced,
+        owner: Traced,
+        positional: Sequence[Traced],
+        named: dict[str, Traced],
+        node: ast.Call,
+        depth: int,
+    ) -> Traced:
+        """Follow a function of the source, or note what another one does."""
         local = function.name.rpartition(".")[2]
         if local in self.functions and function.name.count(".") < 2:
             return self._local(local, positional, named, depth)
@@ -597,6 +620,25 @@ def _fold_text(method: str, owner: Traced, args: Sequence[Traced]) -> Traced | N
     if method == "format":
         return Traced(text=_format(text, args), labels=owner.labels | merge(args))
     return None
+
+
+_NUMBERS_ALONE = Lazy(r"[\d,;:.\s-]*|[0-9a-fA-F]*")
+
+
+def _label_numbers(items: Sequence[ast.expr]) -> frozenset[str]:
+    """Return the label of a long list of numbers, which say nothing to a reader."""
+    many = len(items) >= _MIN_OPAQUE and all(
+        isinstance(one, ast.Constant) and type(one.value) is int for one in items
+    )
+    return frozenset((OPAQUE,)) if many else frozenset()
+
+
+def _label_text(text: str) -> frozenset[str]:
+    """Return the label of a long literal that says nothing to a reader."""
+    if len(text) < 2 * _MIN_OPAQUE:
+        return frozenset()
+    said = " " in text[:1_000] or not (says_nothing(text) or _NUMBERS_ALONE.fullmatch(text))
+    return frozenset() if said else frozenset((OPAQUE,))
 
 
 def _number(node: ast.expr | None) -> int | None:
