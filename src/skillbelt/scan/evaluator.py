@@ -44,6 +44,8 @@ MAX_CHARS = 256 * 2**10
 _MIN_STEPS = 100
 _MAX_DEPTH = 150
 _MAX_CALLS = 120
+# Of a source of which no part puts a text together by itself.
+_MAX_SPREAD = 10_000
 _MAX_NESTED = 4
 _MAX_MADE = 1_000
 _MAX_OF_A_PLACE = 4
@@ -355,7 +357,8 @@ class Evaluation:
         """Evaluate a module, and then the functions that it does not call itself."""
         try:
             self._passed_over = _find_irrelevant(tree, self.source)
-            self._run_module(tree.body, self.module)
+            needless = _find_needless(tree, self._passed_over)
+            self._run_module([one for one in tree.body if one not in needless], self.module)
             for one in self._functions:  # the list grows
                 if one.is_relevant and not one.is_called:
                     self._bound_part(partial(self._call_blindly, one))
@@ -877,7 +880,7 @@ class Evaluation:
         if name.partition(".")[0] in sys.stdlib_module_names:
             return _Module(name)
         text = self.machine.read_sibling(f"{name.replace('.', '/')}.py") if name else ""
-        if not text or self._nested >= _MAX_NESTED:
+        if self._nested >= _MAX_NESTED or not may_put_together(text):
             return _Module(name)
         self.imported.add(text)
         made = self.machine.modules[name] = _Module(name, Scope(None), text)
@@ -1863,11 +1866,10 @@ def _find_irrelevant(tree: ast.Module, source: str) -> frozenset[ast.AST]:
             for one in node.body:
                 add(one, {node.name, getattr(one, "name", node.name)})
         else:
-            targets = getattr(node, "targets", [getattr(node, "target", None)])
-            add(node, {one.id for one in targets if isinstance(one, ast.Name)})
+            add(node, _given_names(node))
     hot = {name for _, names, _, is_hot in parts for name in names if is_hot}
     chosen = {node for node, _, _, is_hot in parts if is_hot}
-    if not chosen:
+    if not chosen and len(source) < _MAX_SPREAD:  # the parts are spread over the statements
         return frozenset()
     while True:
         more = [part for part in parts if part[0] not in chosen and not hot.isdisjoint(part[2])]
@@ -1877,6 +1879,31 @@ def _find_irrelevant(tree: ast.Module, source: str) -> frozenset[ast.AST]:
             chosen.add(part)
             hot |= names
     return frozenset(node for node, _, _, _ in parts if node not in chosen)
+
+
+def _find_needless(tree: ast.Module, passed_over: frozenset[ast.AST]) -> frozenset[ast.AST]:
+    """Return the statements that were passed over and give no name that another one uses."""
+    kept = [one for one in tree.body if one not in passed_over]
+    left = [one for one in tree.body if one in passed_over and isinstance(one, _VALUES)]
+    needed = set[str]()
+    while kept:
+        for one in kept:
+            needed.update(part.id for part in ast.walk(one) if isinstance(part, ast.Name))
+        kept = [one for one in left if not needed.isdisjoint(_given_names(one))]
+        left = [one for one in left if one not in kept]
+    others = (one for one in tree.body if one in passed_over and isinstance(one, _STEPS))
+    return frozenset((*left, *others))
+
+
+# Statements that give names their values, and those that do something.
+_VALUES = (ast.Assign, ast.AnnAssign)
+_STEPS = (ast.Expr, ast.If)
+
+
+def _given_names(node: ast.stmt) -> set[str]:
+    targets = getattr(node, "targets", [getattr(node, "target", None)])
+    parts = (part for one in targets if one is not None for part in ast.walk(one))
+    return {one.id for one in parts if isinstance(one, ast.Name)}
 
 
 def _yields(node: ast.AST) -> bool:

@@ -126,6 +126,7 @@ class PythonReader:
         self.ledger, self.first, self.source = ledger, line, source
         # The texts of expressions, as far as an evaluation made them.
         self.known: Mapping[ast.AST, str] = {}
+        self._marks: dict[str, frozenset[str]] = {}
         self.names: dict[str, Traced] = {}
         self.functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = {}
         self.returns: dict[str, Traced] = {}
@@ -344,8 +345,10 @@ class PythonReader:
         text = self.known[node]
         if not text or HOLE in text or text == value.text:
             return value
-        hidden = find_visibility(text, self.source) == "hidden"
-        mark = frozenset(("decoded",)) if hidden else frozenset[str]()
+        mark = self._marks.get(text)
+        if mark is None:
+            hidden = find_visibility(text, self.source) == "hidden"
+            mark = self._marks[text] = frozenset(("decoded",)) if hidden else frozenset()
         return Traced(text=text, labels=value.labels | mark)
 
     def _judge_name(self, name: str, node: ast.expr) -> None:
