@@ -13,6 +13,7 @@ import itertools
 import random
 import re
 import sys
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -21,7 +22,7 @@ from skillbelt.format.python_source import parse_python
 from skillbelt.records import NamedTuple
 from skillbelt.scan import python_values as values
 from skillbelt.scan.ledger import HOLE
-from skillbelt.scan.made_texts import MIN_MADE, may_put_together
+from skillbelt.scan.made_texts import MIN_MADE, find_means, may_put_together
 from skillbelt.scan.python_values import (
     CONTAINERS,
     MAX_SIZE,
@@ -356,9 +357,8 @@ class Evaluation:
     def run(self, tree: ast.Module) -> None:
         """Evaluate a module, and then the functions that it does not call itself."""
         try:
-            self._passed_over = _find_irrelevant(tree, self.source)
-            needless = _find_needless(tree, self._passed_over)
-            self._run_module([one for one in tree.body if one not in needless], self.module)
+            self._passed_over, body = _split_module(tree, self.source)
+            self._run_module(body, self.module)
             for one in self._functions:  # the list grows
                 if one.is_relevant and not one.is_called:
                     self._bound_part(partial(self._call_blindly, one))
@@ -1847,60 +1847,50 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-def _find_irrelevant(tree: ast.Module, source: str) -> frozenset[ast.AST]:
-    """Return the functions that neither put texts together nor name one that does.
+def _split_module(tree: ast.Module, source: str) -> tuple[frozenset[ast.AST], list[ast.stmt]]:
+    """Return the functions that put no text together, and the statements that are evaluated.
 
-    Honest programs have many, and to evaluate them takes most of the time.
+    The first neither have the means nor name something that does. The second do, or give names
+    that those use. Honest programs are mostly neither, and to evaluate them takes long.
     """
     lines = source.split("\n")
-    parts: list[tuple[ast.stmt, set[str], set[str], bool]] = []
-
-    def add(node: ast.stmt, names: set[str]) -> None:
-        text = "\n".join(lines[node.lineno - 1 : node.end_lineno])
-        parts.append((node, names, set(_NAME.findall(text)), may_put_together(text)))
-
+    ends = list(itertools.accumulate(len(one) + 1 for one in lines))
+    hot_lines = {bisect_right(ends, at) + 1 for at in find_means(source)}
+    parts: list[tuple[ast.stmt, set[str], set[str]]] = []
     for node in tree.body:
-        if isinstance(node, _FUNCTIONS):
-            add(node, {node.name})
-        elif isinstance(node, ast.ClassDef):
-            for one in node.body:
-                add(one, {node.name, getattr(one, "name", node.name)})
-        else:
-            add(node, _given_names(node))
-    hot = {name for _, names, _, is_hot in parts for name in names if is_hot}
-    chosen = {node for node, _, _, is_hot in parts if is_hot}
+        for one in node.body if isinstance(node, ast.ClassDef) else (node,):
+            text = "\n".join(lines[one.lineno - 1 : one.end_lineno])
+            names = _given_names(one) | ({node.name} if one is not node else set())
+            parts.append((one, names, set(_NAME.findall(text))))
+    chosen = {
+        node for node, _, _ in parts
+        if any(node.lineno <= line <= (node.end_lineno or 0) for line in hot_lines)
+    }  # fmt: skip
     if not chosen and len(source) < _MAX_SPREAD:  # the parts are spread over the statements
-        return frozenset()
-    while True:
-        more = [part for part in parts if part[0] not in chosen and not hot.isdisjoint(part[2])]
-        if not more:
-            break
-        for part, names, _, _ in more:
+        return frozenset(), tree.body
+    hot = {name for node, names, _ in parts for name in names if node in chosen}
+    while more := [one for one in parts if one[0] not in chosen and not hot.isdisjoint(one[2])]:
+        for part, names, _ in more:
             chosen.add(part)
             hot |= names
-    return frozenset(node for node, _, _, _ in parts if node not in chosen)
+    needed = {name for node, _, words in parts for name in words if node in chosen}
+    kept = set(chosen)
+    while more := [one for one in parts if one[0] not in kept and not needed.isdisjoint(one[1])]:
+        for part, _, words in more:
+            kept.add(part)
+            needed |= words
+    always = [
+        one for one in tree.body if one in kept or not isinstance(one, (*_VALUES, ast.Expr, ast.If))
+    ]
+    return frozenset(node for node, _, _ in parts if node not in chosen), always
 
 
-def _find_needless(tree: ast.Module, passed_over: frozenset[ast.AST]) -> frozenset[ast.AST]:
-    """Return the statements that were passed over and give no name that another one uses."""
-    kept = [one for one in tree.body if one not in passed_over]
-    left = [one for one in tree.body if one in passed_over and isinstance(one, _VALUES)]
-    needed = set[str]()
-    while kept:
-        for one in kept:
-            needed.update(part.id for part in ast.walk(one) if isinstance(part, ast.Name))
-        kept = [one for one in left if not needed.isdisjoint(_given_names(one))]
-        left = [one for one in left if one not in kept]
-    others = (one for one in tree.body if one in passed_over and isinstance(one, _STEPS))
-    return frozenset((*left, *others))
-
-
-# Statements that give names their values, and those that do something.
 _VALUES = (ast.Assign, ast.AnnAssign)
-_STEPS = (ast.Expr, ast.If)
 
 
 def _given_names(node: ast.stmt) -> set[str]:
+    if isinstance(node, _FUNCTIONS):
+        return {node.name}
     targets = getattr(node, "targets", [getattr(node, "target", None)])
     parts = (part for one in targets if one is not None for part in ast.walk(one))
     return {one.id for one in parts if isinstance(one, ast.Name)}

@@ -5,10 +5,10 @@ Readers of code call `judge_made_text` for each text that they could work out, i
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
-from itertools import pairwise
 from operator import add
 from typing import Literal
 
@@ -83,7 +83,7 @@ def find_visibility(text: str, source: str) -> Visibility:
     shown, shown_pairs = _find_words(source)
     if sum(one in shown for one in words) * 2 < len(words):
         return "hidden"
-    pairs = [pair for part in parts for pair in pairwise(part)]
+    pairs = [pair for part in parts for pair in itertools.pairwise(part)]
     together = sum(pair in shown_pairs for pair in pairs)
     return "scattered" if together * 3 < len(pairs) else "plain"
 
@@ -102,7 +102,7 @@ def _is_written(text: str, source: str) -> bool:
 def _find_words(source: str) -> tuple[frozenset[str], frozenset[tuple[str, str]]]:
     """Return the words of a source, and those that stand beside each other."""
     words = _WORD.findall(_ESCAPED_END.sub(" ", source.lower()))
-    return frozenset(words), frozenset(pairwise(words))
+    return frozenset(words), frozenset(itertools.pairwise(words))
 
 
 def reads_like_order(text: str) -> bool:
@@ -148,17 +148,20 @@ def _is_prose(text: str) -> bool:
 # also the end of other names; it begins with the text itself, which makes it fast.
 _RARE_MEANS: tuple[tuple[str, re.Pattern[str] | None], ...] = (
     *((f"{one}(", Lazy(rf"{one}\((?<![\w.]{one}\()"))
-      for one in ("chr", "ord", "bytes", "bytearray", "reduce")),
+      for one in ("chr", "bytes", "bytearray", "reduce")),
     ("chr", Lazy(r"chr(?<=[(,= ]chr)[,)]")),
     *((one, None) for one in _split("""maketrans fromhex unhexlify a2b_ 16decode 32decode
-        64decode 85decode hexdecode decodebytes rot13 rot_13 rot-13 decompress unescape unquote
-        from_bytes( to_bytes( codecs ::- (reversed( swapcase marshal""")),
+        64decode 85decode hexdecode decodebytes rot13 rot_13 rot-13 decompress
+        to_bytes( codecs ::- (reversed( swapcase marshal""")),
+    ("unquote", Lazy(r"(?:%[0-9a-fA-F]{2}){6}")),
+    ("unescape", Lazy(r"(?:&#\w{1,6};){4}")),
     # The first letters of words, and parts in another order.
     ("] for", Lazy(r"\] for(?<=\d\] for)(?<=join\(\w\[\d\] for)")),
     ("{1}", Lazy(r"(?:\{\d{1,3}\}[^{}\n]{0,9}){6}")),
 )  # fmt: skip
 # Many `\\x` and `\\u`, which spell what they do not show.
 _ESCAPES = Lazy(r"(?:\\x[0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\[0-7]{3}){6}")
+_ESCAPE_SIGNS = ("\\x", "\\u", "\\1", "\\0")
 _LITERAL = Lazy(r"[\"']([^\"'\n]{25,})[\"']")
 # Literals of one or two signs, one beside the other, when blanks are left out.
 _IN_LITERALS = bytes(1 if code in b"\"'" else 2 if code in b",:" else 3 for code in range(256))
@@ -190,7 +193,7 @@ def may_put_together(source: str) -> bool:
     for sign, form in _RARE_MEANS:
         if sign in source and (form is None or form.search(source)):
             return True
-    if ("\\x" in source or "\\u" in source) and _ESCAPES.search(source):
+    if any(one in source for one in _ESCAPE_SIGNS) and _ESCAPES.search(source):
         return True
     if has_run(source, _IN_NUMBERS, _RUN_OF_NUMBERS) and _NUMBERS.search(source):
         return True
@@ -205,9 +208,24 @@ def may_put_together(source: str) -> bool:
     return any(map(says_nothing, literals))
 
 
+def find_means(source: str) -> Iterator[int]:
+    """Yield where code has means to put a text together, or something to make it from."""
+    for sign, form in _RARE_MEANS:
+        if sign in source:
+            found = re.finditer(re.escape(sign), source) if form is None else form.finditer(source)
+            yield from (match.start() for match in itertools.islice(found, _MAX_LITERALS))
+    if any(one in source for one in _ESCAPE_SIGNS):
+        yield from (match.start() for match in itertools.islice(_ESCAPES.finditer(source), 50))
+    if has_run(source, _IN_NUMBERS, _RUN_OF_NUMBERS):
+        yield from (match.start() for match in itertools.islice(_NUMBERS.finditer(source), 50))
+    for match in itertools.islice(_LITERAL.finditer(source), _MAX_LITERALS):
+        if says_nothing(match[1]):
+            yield match.start()
+
+
 def says_nothing(literal: str) -> bool:
     """Whether the letters of a literal do not follow each other as in words."""
-    if literal.count("\\") > 2:  # a pattern
+    if literal.count("\\") > 2 or literal[0] == "/":  # a pattern, or a path
         return False
     middle = max(len(literal) // 2 - _SAMPLED // 2, 0)
     folded = literal[middle : middle + _SAMPLED].lower()
