@@ -1844,7 +1844,6 @@ class _Generator:
 
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def _split_module(tree: ast.Module, source: str) -> tuple[frozenset[ast.AST], list[ast.stmt]]:
@@ -1889,7 +1888,7 @@ _VALUES = (ast.Assign, ast.AnnAssign)
 
 
 def _given_names(node: ast.stmt) -> set[str]:
-    if isinstance(node, _FUNCTIONS):
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         return {node.name}
     targets = getattr(node, "targets", [getattr(node, "target", None)])
     parts = (part for one in targets if one is not None for part in ast.walk(one))
