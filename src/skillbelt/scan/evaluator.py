@@ -1859,7 +1859,9 @@ def _split_module(tree: ast.Module, source: str) -> tuple[frozenset[ast.AST], li
     for node in tree.body:
         for one in node.body if isinstance(node, ast.ClassDef) else (node,):
             text = "\n".join(lines[one.lineno - 1 : one.end_lineno])
-            names = _given_names(one) | ({node.name} if one is not node else set())
+            names = _given_names(one)
+            if isinstance(node, ast.ClassDef):
+                names.add(node.name)
             parts.append((one, names, set(_NAME.findall(text))))
     chosen = {
         node for node, _, _ in parts
