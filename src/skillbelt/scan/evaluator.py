@@ -258,6 +258,8 @@ class Evaluation:
         self.is_cut = False
         # The last text of each expression, for the reader of the same tree.
         self.known: dict[ast.AST, str] = {}
+        # Those that had another text before.
+        self.varied: set[ast.AST] = set()
         self._made: dict[ast.AST, list[Any]] = {}
         self._spelled: set[ast.AST] = set()
         self._last_join: Any = None
@@ -320,7 +322,10 @@ class Evaluation:
         if self._is_foreign:
             return
         if len(value) < MAX_SIZE:
-            self.known[node] = _as_text(value) if type(value) is not str else value
+            text = value if type(value) is str else _as_text(value)
+            if self.known.setdefault(node, text) != text:
+                self.known[node] = text
+                self.varied.add(node)
         if len(value) < MIN_MADE:
             return
         made = self._made.get(node)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from posixpath import dirname, join
 from typing import TYPE_CHECKING
 
@@ -71,7 +71,7 @@ def read_python(text: str, line: int, ledger: Ledger) -> bool:
     made = _evaluate(tree, plain, ledger) if may_put_together(plain) else None
     reader = PythonReader(ledger, line, source)
     if made is not None:
-        reader.known = made.known
+        reader.known, reader.varied = made.known, made.varied
         reader.source = source = "\n".join((plain, *made.imported))
     try:
         reader.declare(tree.body)
@@ -126,6 +126,7 @@ class PythonReader:
         self.ledger, self.first, self.source = ledger, line, source
         # The texts of expressions, as far as an evaluation made them.
         self.known: Mapping[ast.AST, str] = {}
+        self.varied: Set[ast.AST] = frozenset()
         self._marks: dict[str, frozenset[str]] = {}
         self.names: dict[str, Traced] = {}
         self.functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = {}
@@ -220,9 +221,9 @@ class PythonReader:
         value = self.value(node.value, depth) if node.value is not None else UNKNOWN
         if isinstance(node, ast.AugAssign):
             before = self.value(node.target, depth)
-            value = _add(before, value)
-            if node in self.known:
-                value = self._as_made(value, node)
+            made = _add(before, value)
+            value = self._as_made(made._replace(text=None), node) if node in self.known else made
+            value = made if value.text is None else value
         self._assign(node.target, value)
 
     def _assign(self, target: ast.expr, value: Traced) -> None:
@@ -345,6 +346,8 @@ class PythonReader:
         text = self.known[node]
         if not text or HOLE in text or text == value.text:
             return value
+        if node in self.varied and HOLE not in (value.text or HOLE):
+            return value  # one of several, of which the reader knows which
         mark = self._marks.get(text)
         if mark is None:
             hidden = find_visibility(text, self.source) == "hidden"
