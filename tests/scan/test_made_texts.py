@@ -1,4 +1,4 @@
-"""Code that puts a text together from constants, by whatever arithmetic."""
+"""Code that puts a text together from constants, by any arithmetic."""
 
 from __future__ import annotations
 

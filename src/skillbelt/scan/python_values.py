@@ -1,4 +1,4 @@
-"""What pure functions of Python make of known values, within bounds, for the evaluator.
+"""Results of pure functions of Python for known values, within bounds, for the evaluator.
 
 Only what is listed here is ever called, and with values of the built-in types alone. Each function
 checks the size of what it would make before it makes it.

@@ -80,7 +80,7 @@ _ROWS = (
     _row(
         "assembled-text", "obfuscation", "ask",
         what="a sentence or a command that code puts together, so that no reader sees it",
-        why="Whoever runs the code reads it and may follow it; honest code hides no words.",
+        why="The model that runs the code reads it and may follow it; honest code hides no words.",
         fix=_PLAIN,
     ),
     _row(
