@@ -211,9 +211,11 @@ def may_put_together(source: str) -> bool:
 def find_means(source: str) -> Iterator[int]:
     """Yield where code has means to put a text together, or something to make it from."""
     for sign, form in _RARE_MEANS:
-        if sign in source:
-            found = re.finditer(re.escape(sign), source) if form is None else form.finditer(source)
-            yield from (match.start() for match in itertools.islice(found, _MAX_LITERALS))
+        if form is None:
+            yield from itertools.islice(_find_all(sign, source), _MAX_LITERALS)
+        elif sign in source:
+            found = itertools.islice(form.finditer(source), _MAX_LITERALS)
+            yield from (match.start() for match in found)
     if any(one in source for one in _ESCAPE_SIGNS):
         yield from (match.start() for match in itertools.islice(_ESCAPES.finditer(source), 50))
     if has_run(source, _IN_NUMBERS, _RUN_OF_NUMBERS):
@@ -221,6 +223,13 @@ def find_means(source: str) -> Iterator[int]:
     for match in itertools.islice(_LITERAL.finditer(source), _MAX_LITERALS):
         if says_nothing(match[1]):
             yield match.start()
+
+
+def _find_all(sign: str, source: str) -> Iterator[int]:
+    at = source.find(sign)
+    while at >= 0:
+        yield at
+        at = source.find(sign, at + 1)
 
 
 def says_nothing(literal: str) -> bool:
