@@ -418,7 +418,7 @@ class PythonReader:
     def _binary(self, node: ast.BinOp, depth: int) -> Traced:
         left, right = self.value(node.left, depth), self.value(node.right, depth)
         if isinstance(node.op, ast.Add):
-            return _add_numbers(node, left, right) or _add(left, right)
+            return _add(left, right)
         if isinstance(node.op, ast.Mult) and left.text is not None and _number(node.right) == 1:
             return left
         if isinstance(node.op, ast.Div) and left.text is not None:
@@ -485,23 +485,7 @@ class PythonReader:
             parts = [self.value(node.key, depth), self.value(node.value, depth)]
             return Traced(labels=merge(parts))
         element = self.value(node.elt, depth)  # type: ignore[attr-defined]
-        return Traced(labels=element.labels, items=self._mapped(node, source, depth))
-
-    def _mapped(self, node: ast.expr, source: Traced, depth: int) -> tuple[Traced, ...] | None:
-        """Return the items of a comprehension over a known list, `chr(c) for c in [...]`."""
-        generators: list[ast.comprehension] = getattr(node, "generators", [])
-        if len(generators) != 1 or generators[0].ifs:
-            return None
-        known = source.items
-        if known is None and source.text is not None:
-            known = tuple(Traced(text=one) for one in source.text[:2_000])
-        if known is None or len(known) > 2_000:
-            return None
-        made = []
-        for one in known:
-            self._assign(generators[0].target, one._replace(labels=one.labels | source.labels))
-            made.append(self.value(node.elt, depth))  # type: ignore[attr-defined]
-        return tuple(made)
+        return Traced(labels=element.labels)
 
     def _judge_filter(self, test: ast.expr, depth: int) -> None:
         value = self.value(test, depth)
@@ -599,13 +583,6 @@ class PythonReader:
 
 def _fold_call(name: str, args: Sequence[Traced]) -> Traced | None:
     """Return the value of a function that is known before a run."""
-    first = args[0] if args else UNKNOWN
-    if name == "chr" and first.known.isdecimal() and len(first.known) < 8:
-        return Traced(text=chr(min(int(first.known), 0x10FFFF)), labels=first.labels)
-    if name == "ord" and len(first.known) == 1:
-        return Traced(text=str(ord(first.known)), labels=first.labels)
-    if name.endswith("reduce") and len(args) > 1 and args[1].items is not None:
-        return _join("", args[1])
     if name in ("operator.add", "operator.concat") and len(args) == 2:
         return _add(args[0], args[1])
     if name in ("str", "bytes", "bytearray", "list", "tuple", "reversed", "sorted", "map"):
@@ -679,22 +656,10 @@ def _convert(name: str, args: Sequence[Traced]) -> Traced | None:
     if not args:
         return Traced(text="") if name in ("str", "bytes") else None
     if name == "map":
-        if len(args) > 1 and args[0].name == "chr" and args[1].items is not None:
-            texts = [one.known for one in args[1].items]
-            if all(text.isdecimal() and len(text) < 8 for text in texts):
-                items = tuple(Traced(text=chr(min(int(text), 0x10FFFF))) for text in texts)
-                return Traced(items=items, labels=args[1].labels | {"decoded"})
         if len(args) > 1 and args[0].name == "str" and args[1].items is not None:
             return args[1]
         return Traced(labels=merge(args))
     first = args[0]
-    if name in ("bytes", "bytearray") and first.items is not None:
-        texts = [one.known for one in first.items]
-        if all(text.isdecimal() and int(text) < 256 for text in texts if len(text) < 4):
-            made = "".join(chr(int(text)) for text in texts if text.isdecimal())
-            return Traced(text=made, labels=first.labels | {"decoded"})
-    if name == "reversed" and first.text is not None:
-        return Traced(text=first.text[::-1], labels=first.labels | {"decoded"})
     return first._replace(name="")
 
 
@@ -736,14 +701,6 @@ def _format(form: str, parts: Sequence[Traced]) -> str:
         return one.text if one.text is not None else HOLE
 
     return re.sub(r"\{(\d{0,2})[^{}]*\}", put, form)[:_MAX_TEXT]
-
-
-def _add_numbers(node: ast.BinOp, left: Traced, right: Traced) -> Traced | None:
-    """Return the sum of two numbers, where one is written as a number: `ord("e") + 0`."""
-    numbers = _number(node.left) is not None or _number(node.right) is not None
-    if numbers and left.known.isdecimal() and right.known.isdecimal():
-        return Traced(text=str(int(left.known[:9]) + int(right.known[:9])))
-    return None
 
 
 def _can_end(node: ast.While) -> bool:
