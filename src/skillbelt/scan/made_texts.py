@@ -181,6 +181,7 @@ tu cl lu qu pu ia iv ba sp ci ki ls rm ip um pi wh ee tt sa rc lt ui au gr oo pp
 _IN_NUMBERS = bytes(code in b"0123456789abcdefABCDEFxX ,;:\n" for code in range(256))
 _RUN_OF_NUMBERS = b"\1" * 24
 _NUMBERS = Lazy(r"(?:\b(?:0[xX][0-9a-fA-F]{1,6}|\d{1,6})[\s,;:]{1,9}){8}|\d{24}")
+_FIELD = Lazy(r"\{\w{1,40}\}")
 _MAX_LITERALS = 300
 _MIN_PAIRS = 24
 _SAMPLED = 100
@@ -234,10 +235,14 @@ def _find_all(sign: str, source: str) -> Iterator[int]:
 
 def says_nothing(literal: str) -> bool:
     """Whether the letters of a literal do not follow each other as in words."""
-    if literal.count("\\") > 2 or literal[0] == "/":  # a pattern, or a path
+    if literal.count("\\") > 2 or literal.startswith("/"):  # a pattern, or a path
         return False
     middle = max(len(literal) // 2 - _SAMPLED // 2, 0)
-    folded = literal[middle : middle + _SAMPLED].lower()
+    sample = literal[middle : middle + _SAMPLED].lower()
+    return _is_odd(sample) and ("{" not in sample or _is_odd(_FIELD.sub("", sample)))
+
+
+def _is_odd(folded: str) -> bool:
     pairs = list(map(add, folded, folded[1:]))
     in_words = sum(map(str.isalpha, pairs))
     if in_words < _MIN_PAIRS:
