@@ -151,7 +151,7 @@ _RARE_MEANS: tuple[tuple[str, re.Pattern[str] | None], ...] = (
       for one in ("chr", "bytes", "bytearray", "reduce")),
     ("chr", Lazy(r"chr(?<=[(,= ]chr)[,)]")),
     *((one, None) for one in _split("""maketrans fromhex unhexlify a2b_ 16decode 32decode
-        64decode 85decode hexdecode decodebytes rot13 rot_13 rot-13 decompress
+        64decode 85decode hexdecode decodebytes decodestring rot13 rot_13 rot-13 decompress
         to_bytes( codecs ::- (reversed( swapcase marshal""")),
     ("unquote", Lazy(r"(?:%[0-9a-fA-F]{2}){6}")),
     ("unescape", Lazy(r"(?:&#\w{1,6};){4}")),
@@ -160,7 +160,7 @@ _RARE_MEANS: tuple[tuple[str, re.Pattern[str] | None], ...] = (
     ("{1}", Lazy(r"(?:\{\d{1,3}\}[^{}\n]{0,9}){6}")),
 )  # fmt: skip
 # Many `\\x` and `\\u`, which spell what they do not show.
-_ESCAPES = Lazy(r"(?:\\x[0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\[0-7]{3}){6}")
+_ESCAPES = Lazy(r"(?:\\{1,2}(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|[0-7]{3})){6}")
 _ESCAPE_SIGNS = ("\\x", "\\u", "\\1", "\\0")
 _LITERAL = Lazy(r"[\"']([^\"'\n]{25,})[\"']")
 # Literals of one or two signs, one beside the other, when blanks are left out.

@@ -810,6 +810,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "binascii.hexlify": binascii.hexlify, "binascii.b2a_hex": binascii.hexlify,
     "binascii.a2b_base64": binascii.a2b_base64, "binascii.a2b_uu": binascii.a2b_uu,
     "binascii.b2a_base64": binascii.b2a_base64, "binascii.a2b_qp": binascii.a2b_qp,
+    "quopri.decodestring": binascii.a2b_qp,
     "binascii.crc32": binascii.crc32, "zlib.crc32": zlib.crc32, "zlib.adler32": zlib.adler32,
     "zlib.decompress": inflate, "gzip.decompress": inflate, "bz2.decompress": _unpack_bz2,
     "lzma.decompress": _unpack_lzma, "zlib.compress": zlib.compress,
