@@ -49,6 +49,7 @@ MAX_NESTING = 6
 _MANY_KEYS = 3
 _CHARS_OF_A_STEP = 10
 _SHOWN_CHARS = 90
+_PUT_TOGETHER = "put together from constants"
 _NO_LABELS: frozenset[str] = frozenset()
 _SECRET_NAME = Lazy(
     r"(?i)(?:key|token|secret|passw|credential|private|auth|mnemonic|seed_phrase|_pat\b|dsn"
@@ -77,6 +78,8 @@ class Traced(NamedTuple):
 
 
 UNKNOWN = Traced()
+# The labels of what comes from a long literal that says nothing, and of text that is made of it.
+OPAQUE, SPELLED = "opaque", "spelled"
 
 
 class SentData(NamedTuple):
@@ -120,6 +123,10 @@ class Ledger:
         self.weaker = False
         # Whether what is read as shell may be prose, so that not each line begins with a program.
         self.may_be_prose = False
+        # Where code puts together the text being read; 0 for a text that is read as it stands.
+        self.made_at = 0
+        # What evaluates code of the skill, with the steps that are left; None before the first.
+        self.evaluator: object | None = None
         self.nesting = 0
         # The hosts that code connects to, each with the first place.
         self.used_hosts: dict[str, tuple[str, int]] = {}
@@ -140,6 +147,7 @@ class Ledger:
         # The text of a file that lies beside the one being read, or below the skill; "" if none.
         self.read_sibling: Callable[[str], str] = lambda path: ""
         self.read_code: Callable[[str, str, int, Ledger], object] = lambda *_: None
+        self.read_text: Callable[[str, int, Ledger], object] = lambda *_: None
         # The path of the text whose log records go to a host, and that host.
         self.log_host: tuple[str, Traced] = ("", UNKNOWN)
         # Texts that write what they fetched to a file whose name is not known.
@@ -185,6 +193,7 @@ class Ledger:
         if at_index is None:
             return
         shown = shorten(one_line(detail.replace(HOLE, "…")), _SHOWN_CHARS)
+        shown = f"{_PUT_TOGETHER}: {shown}" if self.made_at else shown
         finding = Finding(
             rule=rule,
             kind=chosen,
@@ -221,7 +230,7 @@ class Ledger:
             self.unseen.append(what)
 
     def _line(self, line: int) -> int:
-        return max(line, 1) + self.first_line - 1
+        return max(self.made_at or line, 1) + self.first_line - 1
 
     # --- what a text does ------------------------------------------------------------------------
 
@@ -477,6 +486,7 @@ class Ledger:
             self.find("dynamic-code", line, how)
         elif code.text is None or HOLE in code.text:
             self.find("dynamic-code", line, how, "note")
+        self.shows(code, line, how)
         if code.text and self.nesting < MAX_NESTING:
             self._nested(code.text, line, language)
 
@@ -498,6 +508,12 @@ class Ledger:
         places = " ".join(one.removeprefix("://") for one in origins)
         self.find("fetch-and-run", line, f"{how} {places}"[:200], kind)
 
+    def shows(self, text: Traced, line: int, how: str) -> None:
+        """Note a text that is printed or run and that only a run decodes."""
+        known = text.text or HOLE
+        if SPELLED in text.labels and (HOLE in known or not "".join(known.split()).isprintable()):
+            self.find("opaque-payload", line, f"{how} of what only a run decodes")
+
     def runs_shell(self, command: Traced, line: int, how: str) -> None:
         """Note a command line that is handed to a shell."""
         labels = command.labels
@@ -505,8 +521,17 @@ class Ledger:
             self._runs_fetched(labels, line, how)
         elif "decoded" in labels:
             self.find("decode-and-run", line, how)
+        self.shows(command, line, how)
         if command.text and self.nesting < MAX_NESTING:
             self._nested(command.text, line, "shell")
+
+    def reads_made_text(self, text: str, line: int) -> None:
+        """Note what a text says and does that code at this line puts together."""
+        before, self.made_at = self.made_at, self.made_at or max(line, 1)
+        try:
+            self._nested(text, line, "text")
+        finally:
+            self.made_at = before
 
     def _nested(self, text: str, line: int, language: str) -> None:
         # Charge for the text: a short command can run a long text many times.
@@ -515,6 +540,8 @@ class Ledger:
         try:
             if language == "shell":
                 self.read_shell(text, line, self)
+            elif language == "text":
+                self.read_text(text, line, self)
             else:
                 self.read_code(text, language, line, self)
         finally:
