@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from skillbelt.scan.addresses import host_in, is_known, is_module_host
+from skillbelt.scan.addresses import host_in, is_installer, is_known, is_module_host
 from skillbelt.scan.calls import TracedCall, judge_call
 from skillbelt.scan.ledger import HOLE, UNKNOWN, Ledger, Traced, merge
 from skillbelt.scan.package_names import judge_package
@@ -254,8 +254,8 @@ class _Reader:
         if found is None:
             return
         self.ledger.reaches(found, self.line(node), used=True)
-        usual = is_known(found.host) or is_module_host(found.host)
-        if not usual:
+        vouched = self.ledger.vouches_for(found.host, found.path) or not is_installer(found.host)
+        if not (is_known(found.host) and vouched) and not is_module_host(found.host):
             self.ledger.find("package-elsewhere", self.line(node), address)
 
     def _bind_import(self, child: Node, module: str) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from skillbelt.check.danger import find_secrets
 from skillbelt.late import Late
 from skillbelt.scan.addresses import find_urls, is_known, is_reserved
-from skillbelt.scan.command_names import COMMAND_NAMES
+from skillbelt.scan.command_names import COMMAND_NAMES, LATER_COMMAND
 from skillbelt.scan.decoding import decode_text, find_spelled, has_run, is_sentence
 from skillbelt.scan.ledger import Ledger
 from skillbelt.scan.markdown import (
@@ -74,6 +74,8 @@ _SHEBANG = Lazy(r"#!.*?\b(?:(python)|(node|deno|bun)|((?:ba|z|da|k)?sh))")
 _COMMAND = Lazy(rf"(?m)^[^\S\n]*{COMMAND_NAMES}")
 # A cheap test first: every paragraph with a command between backquotes matches it.
 _INLINE_COMMAND = Lazy(rf"`[^\S\n]*+(?:[\w+#-]++[^\S\n]++)??{COMMAND_NAMES}")
+# Another command behind the first one of a line, of which prose names fewer.
+_LATER_COMMAND = Lazy(LATER_COMMAND)
 _PROMPT = Lazy(r"(?m)^[^\S\n]*(?:\$|%|❯|>)[ \t]+(?=\S)")
 # Signs of a command in prose that does more than name a program.
 _ACTS = ("|", "$(", "-", "777", "+rwx", "+s ", "://")
@@ -374,8 +376,9 @@ def _read_paragraph(paragraph: Paragraph, ledger: Ledger, look: _Look) -> None:
     if look.has_paths:
         _note_paths(text, line, ledger)
     lines: list[str] = []
-    for code, at in inline_code(text) if "`" in text and _INLINE_COMMAND.search(text) else ():
-        if any(sign in code for sign in _ACTS) and _COMMAND.match(code):
+    has_inline = "`" in text and bool(_INLINE_COMMAND.search(text) or _goes_on(text))
+    for code, at in inline_code(text) if has_inline else ():
+        if any(sign in code for sign in _ACTS) and (_COMMAND.match(code) or _is_chain(code)):
             lines = lines or text.split("\n")
             before = lines[at].partition(code)[0][-80:]
             shown = _introduces_bad_example(paragraph.heading) or bool(_BAD_EXAMPLE.search(before))
@@ -388,11 +391,39 @@ def _read_paragraph(paragraph: Paragraph, ledger: Ledger, look: _Look) -> None:
     ):
         with _Weakened(ledger, _introduces_bad_example(paragraph.heading)), _MaybeProse(ledger):
             shell.read_shell(_PROMPT.sub("", text), line, ledger)
+    elif "://" in text and look.has_commands and _goes_on(text):
+        _read_commands_in_prose(paragraph, ledger)
     for address, at in remote_images(text) if "![" in text else ():
         if "{" in address or re.search(
             r"[?&]\w+=(?:.{0,3}(?:data|secret|token|env|content|\$)|[<\[])", address
         ):
             ledger.find("send-instruction", line + at, address)
+
+
+def _read_commands_in_prose(paragraph: Paragraph, ledger: Ledger) -> None:
+    """Note what commands that are chained in a sentence do: `Run: id && wget … && sh x.sh`."""
+    with _Weakened(ledger, _introduces_bad_example(paragraph.heading)), _MaybeProse(ledger):
+        for number, line in enumerate(paragraph.text.split("\n")):
+            plain = _INLINE.sub(" ", line) if "`" in line else line
+            if "://" in plain and line.lstrip()[:1] != "|" and _goes_on(plain):
+                shell.read_shell(plain, paragraph.line + number, ledger)
+
+
+def _goes_on(text: str) -> bool:
+    """Whether a text has a command behind an operator of the shell."""
+    operators = any(sign in text for sign in _CHAINS)
+    return operators and _LATER_COMMAND.search(text) is not None
+
+
+_CHAINS = ("&", "|", ";", "$(", "=")
+
+
+def _is_chain(code: str) -> bool:
+    """Whether code in a sentence has several commands, and is not what one is attacked with."""
+    return not code.lstrip().startswith(_CHAINS) and _goes_on(code)
+
+
+_INLINE = Lazy(r"`[^`\n]{0,400}`")
 
 
 def _note_paths(text: str, line: int, ledger: Ledger) -> None:
@@ -561,10 +592,10 @@ def read_code(text: str, language: str, line: int, ledger: Ledger) -> None:
         _read_commands(text, line, ledger)
 
 
-def _read_commands(text: str, line: int, ledger: Ledger) -> None:
+def _read_commands(text: str, line: int, ledger: Ledger, *, is_data: bool = False) -> None:
     """Note what the commands in strings, and behind keys, do."""
     with _MaybeProse(ledger):
-        for command, at in embedded.find_command_strings(text):
+        for command, at in embedded.find_command_strings(text, is_data=is_data):
             shell.read_shell(command, line + at, ledger)
 
 
@@ -673,7 +704,7 @@ def _read_values(text: str, line: int, ledger: Ledger, look: _Look) -> None:
     for number, one in enumerate(text.split("\n")):
         if len(one) > 40 and one not in dull and look.read_prose(one, line + number, ledger):
             dull.add(one)
-    _read_commands(text, line, ledger)
+    _read_commands(text, line, ledger, is_data=True)
     for command, at in embedded.find_tex_commands(text):
         shell.read_shell(command, line + at, ledger)
     for command, at in embedded.find_command_values(text):

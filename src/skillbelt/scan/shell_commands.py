@@ -66,6 +66,25 @@ class ShellState:
         self.ledger = ledger
         self.variables: dict[str, Traced] = {}
         self.files: dict[str, Traced] = {}
+        # Where the script is, as far as it changed to a folder that it made, and what it unpacked.
+        self.folder = ""
+        self.unpacked = UNKNOWN
+
+    def find(self, path: str) -> Traced | None:
+        """Return what was put at a path, or into the folder that holds it; None if nothing was."""
+        plain = _plain(path)
+        known = self.files.get(plain) or self.ledger.fetched.get(plain)
+        if known is not None or not plain or HOLE in plain or len(plain) > _MAX_PATH:
+            return known
+        inside = plain if plain[0] in "/~$" else f"{self.folder}{plain}"
+        parts = inside.split("/")
+        for end in range(len(parts), 0, -1):
+            known = self.files.get("/".join(parts[:end]))
+            if known is not None:
+                return known
+        if "/" in plain and self.unpacked.labels and plain[0] not in "/~$":
+            return None if self.ledger.read_sibling(plain) else self.unpacked
+        return None
 
     def assign(self, name: str, value: Traced, line: int) -> None:
         """Note a variable that is set."""
@@ -90,20 +109,19 @@ class ShellState:
                 text = f"{before.known}{content.known}"[:_MAX_WRITTEN]
                 content = Traced(text=text or None, labels=before.labels | content.labels)
             self.files[_plain(path)] = content
-            if "net" in content.labels:
-                self.ledger.keep_fetched(_plain(path), content)
 
     def content(self, path: Traced, line: int) -> Traced:
         """Return what a file holds: what this text put there, or what its place says."""
         if path.name == "<(":
             return path
-        known = self.files.get(_plain(path.known)) or self.ledger.fetched.get(_plain(path.known))
+        known = self.find(path.known)
         if known is not None:
             return known
         return Traced(labels=self.ledger.reads_file(path.known, line) | path.labels)
 
 
 _MAX_WRITTEN = 64 * 2**10
+_MAX_PATH = 1_000
 # Variables whose value is a command that another program runs.
 _COMMAND_VARIABLES = frozenset(
     ("GIT_SSH_COMMAND", "GIT_EXTERNAL_DIFF", "GIT_PAGER", "GIT_EDITOR", "GIT_ASKPASS", "PAGER",
@@ -126,8 +144,8 @@ def run_call(call: ShellCall, state: ShellState) -> Traced:
     name = call.name
     if not name:
         return UNKNOWN
-    path = _plain(call.words[0].known)
-    script = state.files.get(path) or state.ledger.fetched.get(path)
+    path = call.words[0].known
+    script = state.find(path) if "/" in path or path in state.files else None
     if script is not None and (script.text or "net" in script.labels):
         ledger.runs_shell(script, call.line, call.whole)
     if (
@@ -713,11 +731,52 @@ def _git(call: ShellCall, state: ShellState) -> Traced:
     if call.has("config", "remote") and call.has("-l", "--list", "--get-regexp", "-v"):
         return _about_machine(call, state)
     if call.has("clone"):
-        for one in call.operands:
+        for at, one in enumerate(call.operands):
             if "://" in one.known:
                 name = one.known.rstrip("/").removesuffix(".git").rpartition("/")[2]
-                state.files[name] = Traced(labels=state.ledger.fetches(one, call.line))
+                target = call.operands[at + 1].known if at + 1 < len(call.operands) else name
+                state.files[_plain(target).rstrip("/")] = Traced(
+                    labels=state.ledger.fetches(one, call.line)
+                )
     return UNKNOWN
+
+
+def _cd(call: ShellCall, state: ShellState) -> Traced:
+    where = _plain(call.operands[0].known).rstrip("/") if call.operands else ""
+    if where and state.find(where) is not None:
+        state.folder = f"{where}/" if where[0] in "/~$" else f"{state.folder}{where}/"
+    elif where != ".":
+        state.folder = ""
+    return UNKNOWN
+
+
+def _github(call: ShellCall, state: ShellState) -> Traced:
+    """gh: what it downloads from the repository of anybody, and what it prints of one."""
+    words = call.texts
+    if words[:2] == ["release", "download"] or words[:2] == ["repo", "clone"]:
+        repo = call.option("-R", "--repo") or (call.operands[2] if call.operands[2:] else UNKNOWN)
+        answer = _from_github(repo, call, state)
+        output = call.option("-O", "--output")
+        pattern = call.option("-p", "--pattern")
+        name = repo.known.rpartition("/")[2] if words[0] == "repo" else ""
+        if repo.known and (output is not None or name):
+            state.wrote(output.known if output is not None else name, answer, call.line)
+        elif repo.known and pattern is not None:
+            state.wrote(pattern.known.rstrip("*"), answer, call.line)
+        return UNKNOWN
+    if words[:1] == ["api"]:
+        repo = next((one for one in call.operands if "repos/" in one.known), UNKNOWN)
+        text = repo.known.partition("repos/")[2]
+        if text and "/contents/" in text:
+            return _from_github(Traced(text=text), call, state)
+    if words[:2] == ["gist", "view"]:
+        return _from_github(Traced(text="gist"), call, state)
+    return _service_token(call, state)
+
+
+def _from_github(repo: Traced, call: ShellCall, state: ShellState) -> Traced:
+    address = Traced(text=f"https://github.com/{repo.known}")
+    return Traced(labels=state.ledger.fetches(address, call.line))
 
 
 def _write_words(call: ShellCall, state: ShellState) -> Traced:
@@ -858,9 +917,13 @@ def _unpack(call: ShellCall, state: ShellState) -> Traced:
         locked = next((one for one in call.words[1:] if re.match(r"-p\S", one.known)), None)
     if locked is not None:
         state.ledger.find("locked-archive", call.line, call.whole, "ask")
+    lists = any(re.match(r"-?[a-z]*[tl]", word) for word in call.texts[:1])
+    if "net" in call.stdin.labels and not lists:
+        state.unpacked = call.stdin
     for one in call.operands:
         content = state.files.get(_plain(one.known))
-        if content is not None:
+        if content is not None and not lists:
+            state.unpacked = content
             folder = re.sub(r"\.(?:zip|tar\.gz|tgz|tar|7z|rar)$", "", one.known)
             state.files[folder] = content
     labels = call.stdin.labels
@@ -948,7 +1011,9 @@ _HANDLERS: dict[str, Handler] = _table(
         ("history", _history),
         ("setenforce ufw iptables csrutil spctl xattr set-mppreference netsh sc", _guard),
         ("docker podman nerdctl", _container),
-        ("gh glab gcloud az aws op pass bw vault doppler", _service_token),
+        ("cd pushd", _cd),
+        ("gh", _github),
+        ("glab gcloud az aws op pass bw vault doppler", _service_token),
         ("unzip 7z 7za unrar rar tar", _unpack),
         ("pip pipx uv uvx npm npx pnpm yarn bunx gem cargo go brew poetry conda", _packages),
         ("insmod modprobe", _insmod),
