@@ -49,6 +49,7 @@ _MAX_OF_A_RULE = 5
 MAX_NESTING = 6
 _CHARS_OF_A_STEP = 10
 _SHOWN_CHARS = 90
+_PUT_TOGETHER = "put together from constants"
 _NO_LABELS: frozenset[str] = frozenset()
 _SECRET_NAME = Lazy(
     r"(?i)(?:key|token|secret|passw|credential|private|auth|mnemonic|seed_phrase|_pat\b|dsn"
@@ -120,6 +121,8 @@ class Ledger:
         self.weaker = False
         # Whether what is read as shell may be prose, so that not each line begins with a program.
         self.may_be_prose = False
+        # Where code puts together the text being read; 0 for a text that is read as it stands.
+        self.made_at = 0
         self.nesting = 0
         # The hosts that code connects to, each with the first place.
         self.used_hosts: dict[str, tuple[str, int]] = {}
@@ -139,6 +142,7 @@ class Ledger:
         # The text of a file that lies beside the one being read, or below the skill; "" if none.
         self.read_sibling: Callable[[str], str] = lambda path: ""
         self.read_code: Callable[[str, str, int, Ledger], object] = lambda *_: None
+        self.read_text: Callable[[str, int, Ledger], object] = lambda *_: None
         # The path of the text whose log records go to a host, and that host.
         self.log_host: tuple[str, Traced] = ("", UNKNOWN)
         # Texts that write what they fetched to a file whose name is not known.
@@ -184,6 +188,7 @@ class Ledger:
         if at_index is None:
             return
         shown = shorten(one_line(detail.replace(HOLE, "…")), _SHOWN_CHARS)
+        shown = f"{_PUT_TOGETHER}: {shown}" if self.made_at else shown
         finding = Finding(
             rule=rule,
             kind=chosen,
@@ -220,7 +225,7 @@ class Ledger:
             self.unseen.append(what)
 
     def _line(self, line: int) -> int:
-        return max(line, 1) + self.first_line - 1
+        return max(self.made_at or line, 1) + self.first_line - 1
 
     # --- what a text does ------------------------------------------------------------------------
 
@@ -508,6 +513,14 @@ class Ledger:
         if command.text and self.nesting < MAX_NESTING:
             self._nested(command.text, line, "shell")
 
+    def reads_made_text(self, text: str, line: int) -> None:
+        """Note what a text says and does that code at this line puts together."""
+        before, self.made_at = self.made_at, self.made_at or max(line, 1)
+        try:
+            self._nested(text, line, "text")
+        finally:
+            self.made_at = before
+
     def _nested(self, text: str, line: int, language: str) -> None:
         # Charge for the text: a short command can run a long text many times.
         self.spend(len(text) // _CHARS_OF_A_STEP)
@@ -515,6 +528,8 @@ class Ledger:
         try:
             if language == "shell":
                 self.read_shell(text, line, self)
+            elif language == "text":
+                self.read_text(text, line, self)
             else:
                 self.read_code(text, language, line, self)
         finally:

@@ -574,6 +574,11 @@ def _read_prose_in_code(block: ShownCode, ledger: Ledger, look: _Look) -> None:
         _read_paragraph(Paragraph("\n".join(lines), block.line + start, ""), ledger, look)
 
 
+def read_made_text(text: str, line: int, ledger: Ledger) -> None:
+    """Note what a text says and shows that code puts together and may print."""
+    _read_prose_block(ShownCode("", text, line, ""), ledger, _Look(text, ledger, line), 0)
+
+
 def read_code(text: str, language: str, line: int, ledger: Ledger) -> None:
     """Note what code of a language does."""
     parsed = False

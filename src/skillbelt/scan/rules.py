@@ -78,6 +78,12 @@ _ROWS = (
         fix="put what it holds into the skill as a file of its own",
     ),
     _row(
+        "assembled-text", "obfuscation", "ask",
+        what="a sentence or a command that code puts together, so that no reader sees it",
+        why="Whoever runs the code reads it and may follow it; honest code hides no words.",
+        fix=_PLAIN,
+    ),
+    _row(
         "reflective-call", "obfuscation", "ask",
         what="a function that runs programs or reaches the network is named by a computed text",
         why="It hides the name from readers, which honest code has no reason to do.",

@@ -30,6 +30,7 @@ from skillbelt.scan.readers import (
     is_acted_on,
     read_code,
     read_head,
+    read_made_text,
     read_text_file,
 )
 from skillbelt.scan.values import KINDS, CapabilityStatement, ScannedSkill
@@ -80,6 +81,7 @@ def _scan(skill: Skill, digest: str) -> tuple[ScannedSkill, bool]:
     ledger = Ledger(words)
     ledger.read_shell = lambda text, line, book: shell.read_shell(text, line, book)
     ledger.read_code = lambda text, language, line, book: read_code(text, language, line, book)
+    ledger.read_text = lambda text, line, book: read_made_text(text, line, book)
     reading = _Reading(skill, ledger)
     # The files of a skill that a server lists are fetched together, not one by one; and none of
     # them if the SKILL.md is not what the list says: such a skill is never used.
