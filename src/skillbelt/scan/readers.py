@@ -375,15 +375,8 @@ def _read_paragraph(paragraph: Paragraph, ledger: Ledger, look: _Look) -> None:
         ledger.names_url(text, line, all_hosts=bool(_REACHES.search(text)))
     if look.has_paths:
         _note_paths(text, line, ledger)
-    lines: list[str] = []
-    has_inline = "`" in text and bool(_INLINE_COMMAND.search(text) or _goes_on(text))
-    for code, at in inline_code(text) if has_inline else ():
-        if any(sign in code for sign in _ACTS) and (_COMMAND.match(code) or _is_chain(code)):
-            lines = lines or text.split("\n")
-            before = lines[at].partition(code)[0][-80:]
-            shown = _introduces_bad_example(paragraph.heading) or bool(_BAD_EXAMPLE.search(before))
-            with _Weakened(ledger, shown):
-                shell.read_shell(code, line + at, ledger)
+    if "`" in text and (_INLINE_COMMAND.search(text) or _goes_on(text)):
+        _read_inline_code(paragraph, ledger)
     if (
         look.has_commands
         and any(sign in text for sign in _OPERATORS)
@@ -398,6 +391,17 @@ def _read_paragraph(paragraph: Paragraph, ledger: Ledger, look: _Look) -> None:
             r"[?&]\w+=(?:.{0,3}(?:data|secret|token|env|content|\$)|[<\[])", address
         ):
             ledger.find("send-instruction", line + at, address)
+
+
+def _read_inline_code(paragraph: Paragraph, ledger: Ledger) -> None:
+    """Note what commands do that stand in a sentence."""
+    lines = paragraph.text.split("\n")
+    for code, at in inline_code(paragraph.text):
+        if any(sign in code for sign in _ACTS) and (_COMMAND.match(code) or _is_chain(code)):
+            before = lines[at].partition(code)[0][-80:]
+            shown = _introduces_bad_example(paragraph.heading) or bool(_BAD_EXAMPLE.search(before))
+            with _Weakened(ledger, shown):
+                shell.read_shell(code, paragraph.line + at, ledger)
 
 
 def _read_commands_in_prose(paragraph: Paragraph, ledger: Ledger) -> None:
