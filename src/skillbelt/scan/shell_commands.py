@@ -13,7 +13,17 @@ from skillbelt.scan.embedded import find_command_strings
 from skillbelt.scan.ledger import HOLE, SERVICE_OF, UNKNOWN, Ledger, Traced, merge
 from skillbelt.scan.package_names import judge_packages
 from skillbelt.scan.places import find_paths, place_class, prints_token, service_of
+from skillbelt.scan.shell_values import (
+    cut_lines,
+    edit_lines,
+    format_values,
+    print_fields,
+    translate_signs,
+)
 from skillbelt.text import Lazy
+
+# The label of a text that a script puts together, and the name of one that ends no line.
+MADE, UNENDED = "made", "unended"
 
 
 class ShellCall(NamedTuple):
@@ -65,6 +75,7 @@ class ShellState:
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
         self.variables: dict[str, Traced] = {}
+        self.aliases: dict[str, str] = {}
         self.files: dict[str, Traced] = {}
         # Where the script is, as far as it changed to a folder that it made, and what it unpacked.
         self.folder = ""
@@ -159,9 +170,6 @@ def run_call(call: ShellCall, state: ShellState) -> Traced:
     if handler is not None:
         return handler(call, state)
     labels = merge(call.words[1:]) | call.stdin.labels
-    for program in call.operands if name in _AWKS else ():
-        for command, _ in find_command_strings(program.known):
-            ledger.runs_shell(Traced(text=command), call.line, name)
     if name in _FILTERS:
         for one in call.operands[1:] if name in _SKIPS_ONE else call.operands:
             labels |= _maybe_file(one, call, state)
@@ -203,9 +211,26 @@ def _unwrap(call: ShellCall, state: ShellState) -> ShellCall:
             rest.pop(0)
         if not rest:
             return call
-        words = (*rest, call.stdin) if name == "xargs" and call.stdin.labels else tuple(rest)
+        words = _fill_words(call, rest) if name == "xargs" else tuple(rest)
         call = call._replace(words=words)
     return call
+
+
+def _fill_words(call: ShellCall, rest: list[Traced]) -> tuple[Traced, ...]:
+    """Return the words of a command that xargs starts, with those that it reads."""
+    stdin = call.stdin
+    mark = call.option("-I", "-i")
+    if mark is not None and mark.known and stdin.text:
+        known = stdin.text.strip()[:_MAX_WRITTEN]
+        return tuple(
+            Traced(text=one.known.replace(mark.known, known), labels=one.labels | stdin.labels)
+            if mark.known in one.known
+            else one
+            for one in rest
+        )
+    if stdin.text and not stdin.labels and len(stdin.text) < _MAX_PATH:
+        return (*rest, *(Traced(text=one) for one in stdin.text.split()))
+    return (*rest, stdin) if stdin.labels else tuple(rest)
 
 
 _STARTERS = frozenset(("command", "builtin", "exec", "nohup", "arch", "then", "do", "else", "!"))
@@ -274,23 +299,31 @@ def _maybe_file(word: Traced, call: ShellCall, state: ShellState) -> frozenset[s
 def _echo(call: ShellCall, state: ShellState) -> Traced:
     words = [one for one in call.words[1:] if one.known not in ("-e", "-n", "-ne", "-en", "--")]
     text = " ".join(one.known for one in words)
+    unended = call.name == "printf" or call.has("-n", "-ne", "-en")
     if call.name == "printf" and words:
-        text = _format(words)
+        if len(words) > 2 and words[0].known == "-v":
+            form, *values = [one.known for one in words[2:]]
+            made = Traced(text=_read_escapes(format_values(form, values)), labels=merge(words))
+            state.assign(words[1].known, made, call.line)
+            return UNKNOWN
+        form, *values = (one.known for one in words)
+        text = format_values(form, values).replace("\\n", "\n")
     elif call.has("-e", "-ne", "-en"):
         text = text.replace("\\n", "\n")
-    if "\\x" in text or _OCTAL.search(text):
-        text = decode_text("escapes", text) or text
-    return Traced(text=text, labels=merge(words))
+    plain = _read_escapes(text)
+    labels = merge(words) | ({MADE} if plain != text else frozenset())
+    return Traced(text=plain, labels=labels, name=UNENDED if unended else "")
+
+
+def _read_escapes(text: str) -> str:
+    if "\\x" in text or "\\u" in text or _OCTAL.search(text):
+        text = _UNICODE.sub(lambda match: chr(int(match[1], 16)), text)
+        return decode_text("escapes", text) or text
+    return text
 
 
 _OCTAL = re.compile(r"\\[0-7]{3}")
-
-
-def _format(words: Sequence[Traced]) -> str:
-    form, *values = (one.known for one in words)
-    for value in values:
-        form = re.sub(r"%[-0-9.]*[sbdqi]", value.replace("\\", "\\\\"), form, count=1)
-    return form.replace("\\n", "\n")
+_UNICODE = Lazy(r"\\u([0-9a-fA-F]{4})")
 
 
 def _cat(call: ShellCall, state: ShellState) -> Traced:
@@ -329,12 +362,104 @@ def _has_switch(word: str, switches: tuple[str, ...]) -> bool:
 
 
 def _tr(call: ShellCall, state: ShellState) -> Traced:
-    sets = call.texts[:2]
-    if len(sets) == 2 and call.stdin.text and "N-ZA-M" in sets[1]:
-        return Traced(
-            text=decode_text("rot13", call.stdin.text), labels=call.stdin.labels | {"decoded"}
+    text, labels = call.stdin.text, call.stdin.labels
+    sets = [one.known for one in call.operands]
+    if not text or HOLE in text or not sets:
+        return Traced(labels=labels)
+    options = "".join(word[1:] for word in call.texts if word.startswith("-"))
+    made = translate_signs(text, sets, options)
+    # Who turns one letter into another hides the text.
+    hides = len(sets) > 1 and len(sets[1]) > 3 and "[:" not in "".join(sets)
+    hides = hides and {one.lower() for one in sets} != {"a-z"}
+    return Traced(text=made, labels=labels | ({"decoded"} if hides else {MADE}))
+
+
+def _cut(call: ShellCall, state: ShellState) -> Traced:
+    text, labels = call.stdin.text, call.stdin.labels
+    for one in call.operands:
+        labels |= _maybe_file(one, call, state)
+    signs, fields = call.option("-c", "-b", "--characters"), call.option("-f", "--fields")
+    if not text or HOLE in text or (signs is None and fields is None):
+        return Traced(labels=labels)
+    mark = call.option("-d", "--delimiter")
+    form = signs if signs is not None else fields
+    known = form.known if form is not None else ""
+    made = cut_lines(text, "c" if signs is not None else "f", known, mark.known if mark else "\t")
+    return Traced(text=made, labels=labels | {MADE})
+
+
+def _awk(call: ShellCall, state: ShellState) -> Traced:
+    text, labels = call.stdin.text, call.stdin.labels | merge(call.words[1:])
+    for program in call.operands:
+        for command, _ in find_command_strings(program.known):
+            state.ledger.runs_shell(Traced(text=command), call.line, call.name)
+    for one in call.operands[1:]:
+        labels |= _maybe_file(one, call, state)
+    made = None
+    mark = call.option("-F")
+    for program in call.operands:
+        if "print" in program.known and (text or "BEGIN" in program.known):
+            made = print_fields(
+                (text or "")[:_MAX_WRITTEN], program.known, mark.known if mark else ""
+            )
+    return Traced(text=made, labels=labels | ({MADE} if made else frozenset()))
+
+
+def _read(call: ShellCall, state: ShellState) -> Traced:
+    """Put what `read` gets into its variables."""
+    text = call.stdin.known.rstrip("\n")
+    names, at = [], 1
+    words = [one.known for one in call.words]
+    while at < len(words):
+        if words[at] in ("-p", "-d", "-n", "-N", "-t", "-u", "-i"):
+            at += 1
+        elif not words[at].startswith("-"):
+            names.append(words[at])
+        at += 1
+    mark = state.variables.pop("IFS", UNKNOWN).text
+    if not names or not (text or call.stdin.labels):
+        return UNKNOWN
+    parts = [one for one in (text.split(mark[:1]) if mark else text.split()) if one]
+    if any(re.fullmatch(r"-\w*a", one) for one in words) or call.name in ("mapfile", "readarray"):
+        parts = text.split("\n") if call.name != "read" else parts
+        items = tuple(Traced(text=one, labels=call.stdin.labels) for one in parts[:500])
+        state.variables[names[-1]] = Traced(
+            text=" ".join(parts), labels=call.stdin.labels, items=items
         )
-    return Traced(labels=call.stdin.labels)
+        return UNKNOWN
+    for number, name in enumerate(names):
+        last = number == len(names) - 1
+        known = (mark or " ").join(parts[number:]) if last else "".join(parts[number : number + 1])
+        known = text if len(names) == 1 else known
+        state.variables[name] = Traced(text=known or None, labels=call.stdin.labels)
+    return UNKNOWN
+
+
+def _alias(call: ShellCall, state: ShellState) -> Traced:
+    for one in call.words[1:]:
+        name, sign, command = one.known.partition("=")
+        if sign and re.fullmatch(r"[\w.-]{1,40}", name) and len(state.aliases) < 200:
+            state.aliases[name] = command.strip("\"'")
+    return UNKNOWN
+
+
+def _head(call: ShellCall, state: ShellState) -> Traced:
+    """Return the first or last signs of a text, for head and tail."""
+    labels, text = call.stdin.labels, call.stdin.text
+    for one in call.operands:
+        labels |= _maybe_file(one, call, state)
+    signs = call.option("-c")
+    count = signs.known.lstrip("+-") if signs is not None else ""
+    if not text or not count.isdecimal() or signs is None:
+        return Traced(text=text, labels=labels)
+    number, first = int(count[:6]), call.name == "head"
+    if signs.known.startswith("+"):
+        made = text[number - 1 :]
+    elif signs.known.startswith("-") and first:
+        made = text[:-number] if number else text
+    else:
+        made = text[:number] if first else text[-number:]
+    return Traced(text=made, labels=labels | {MADE})
 
 
 def _rev(call: ShellCall, state: ShellState) -> Traced:
@@ -344,7 +469,10 @@ def _rev(call: ShellCall, state: ShellState) -> Traced:
 
 
 def _openssl(call: ShellCall, state: ShellState) -> Traced:
-    if call.has("-d") and (call.has("base64", "-base64") or call.has("enc")):
+    if call.has("-d") and (call.has("base64", "-base64", "-a") or call.has("enc")):
+        where = call.option("-in")
+        if where is not None and not call.stdin.text:
+            call = call._replace(stdin=state.content(where, call.line))
         return _decoder("base64")(call, state)
     if call.has("enc") and call.has("-e", "-aes-256-cbc", "-aes256"):
         source = call.option("-in")
@@ -439,7 +567,7 @@ def _source(call: ShellCall, state: ShellState) -> Traced:
             state.variables[match[1]] = Traced(text=match[2].strip("\"'").replace("$HOME", "~"))
     for one in call.operands[:1]:
         content = state.content(one, call.line)
-        if content.labels & {"net", "decoded"}:
+        if content.labels & {"net", "decoded"} or (one.name == "<(" and content.text):
             state.ledger.runs_shell(content, call.line, call.whole)
     return UNKNOWN
 
@@ -795,7 +923,11 @@ def _write_words(call: ShellCall, state: ShellState) -> Traced:
 def _sed(call: ShellCall, state: ShellState) -> Traced:
     if any(word.startswith(("-i", "--in-place")) for word in call.texts) and call.operands:
         state.wrote(call.operands[-1].known, UNKNOWN, call.line)
-    return Traced(labels=call.stdin.labels)
+    text, labels = call.stdin.text, call.stdin.labels
+    if not text or HOLE in text:
+        return Traced(labels=labels)
+    scripts = [one.known for one in call.operands[:9]]
+    return Traced(text=edit_lines(text, scripts), labels=labels | {MADE})
 
 
 # --- rights and destruction ----------------------------------------------------------------------
@@ -953,11 +1085,10 @@ _BUILTINS = frozenset(
      "local", "source", ".", "eval", "shift", "wait", "trap", "alias", "function", "else", "pwd")
 )  # fmt: skip
 _FILTERS = frozenset(
-    ("head", "tail", "less", "more", "sort", "uniq", "cut", "awk", "jq", "xxd", "od", "hexdump",
+    ("less", "more", "sort", "uniq", "jq", "xxd", "od", "hexdump",
      "strings", "tar", "zip", "gzip", "nl", "paste", "column", "yq", "gpg", "sqlite3", "plutil")
 )  # fmt: skip
-_AWKS = frozenset(("awk", "gawk", "mawk", "nawk"))
-_SKIPS_ONE = frozenset(("awk", "jq", "yq"))
+_SKIPS_ONE = frozenset(("jq", "yq"))
 
 
 def _table(rows: Sequence[tuple[str, Handler]]) -> dict[str, Handler]:
@@ -973,6 +1104,11 @@ _HANDLERS: dict[str, Handler] = _table(
         ("xxd", _decoder("hex", "-r")),
         ("gunzip zcat bzcat xzcat uudecode", _decoder("gzip")),
         ("tr", _tr),
+        ("cut", _cut),
+        ("awk gawk mawk nawk", _awk),
+        ("head tail", _head),
+        ("read mapfile readarray", _read),
+        ("alias", _alias),
         ("rev", _rev),
         ("openssl", _openssl),
         (" ".join(SHELLS), _shell),
