@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         embedded,
         javascript,
         package_names,
+        powershell,
         python_code,
         settings_files,
         shell,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 else:  # cost: 10 ms, each only for files or blocks in its language
     embedded = Late("skillbelt.scan.embedded")
     package_names = Late("skillbelt.scan.package_names")
+    powershell = Late("skillbelt.scan.powershell")
     javascript = Late("skillbelt.scan.javascript")
     python_code = Late("skillbelt.scan.python_code")
     settings_files = Late("skillbelt.scan.settings_files")
@@ -596,6 +598,8 @@ def read_code(text: str, language: str, line: int, ledger: Ledger) -> None:
             shell.read_shell(text, line, ledger)
     elif language in ("javascript", "typescript"):
         parsed = javascript.read_javascript(text, language, line, ledger)
+    elif language == "powershell":
+        text = powershell.read_powershell(text, line, ledger)
     search_code(text, line, ledger, parsed=parsed)
     if not parsed:
         _read_commands(text, line, ledger)
