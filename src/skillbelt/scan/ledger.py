@@ -40,6 +40,8 @@ from skillbelt.text import Lazy, one_line, shorten
 
 # Steps of all readers for one skill: about a second of work. The rest of a skill is not read.
 MAX_STEPS = 600_000
+# Steps of the evaluators for one skill; texts that need more are not worked out.
+MAX_EVALUATION_STEPS = 400_000
 # The parsers count no steps, so they have a time limit. Another run may need less time, so the
 # result of a skill that reaches the limit is not cached.
 MAX_PARSE_SECONDS = 10.0
@@ -129,6 +131,7 @@ class Ledger:
         # Data sent to hosts, judged once the whole skill was read.
         self.sent: dict[tuple[str, bool, bool], SentData] = {}
         self._steps = MAX_STEPS
+        self.evaluation_steps = MAX_EVALUATION_STEPS
         # The parsing time that is left, and whether a parser ran out of it.
         self.parse_seconds = MAX_PARSE_SECONDS
         self.is_late = False

@@ -158,7 +158,10 @@ def _turn_formatted(match: re.Match[str]) -> str:
 
 def _turn_replaced(match: re.Match[str]) -> str:
     old, new = _first(match, 3), _first(match, 5)
-    return _quote(_first(match).replace(old, new)) if old else match[0]
+    text = _first(match)
+    if not old or text.count(old) * len(new) > _MAX_TEXT:
+        return match[0]
+    return _quote(text.replace(old, new))
 
 
 def _turn_cut(match: re.Match[str]) -> str:

@@ -150,7 +150,7 @@ Handler = Callable[[ShellCall, ShellState], Traced]
 def run_call(call: ShellCall, state: ShellState) -> Traced:
     """Note what one command does; return what it prints."""
     ledger = state.ledger
-    ledger.spend()
+    ledger.spend(1 + len(call.stdin.known) // 500)
     call = _unwrap(call, state)
     name = call.name
     if not name:
