@@ -32,7 +32,7 @@ _MAX_IDLE = 500
 # Signs or items that a method goes through for one step.
 _SIGNS_OF_A_STEP = 20
 # Items of lists in lists that are made into one text.
-_MAX_NESTED = 2_000
+_MAX_NESTED, _MAX_LEVELS = 2_000, 8
 # Scripts without one of these put nothing together but by `+`.
 _SIGNS = Lazy(
     r"fromCharCode|fromCodePoint|charCodeAt|codePointAt|\batob\b|Buffer\.|unescape\(|decodeURI"
@@ -795,7 +795,7 @@ class _Evaluator:
             return text
 
         if isinstance(old, str):
-            old = _Regex(re.compile(re.escape(old)), "g" if everywhere else "")
+            old = _make_plain(old, everywhere)
         if not isinstance(old, _Regex):
             return UNKNOWN
         try:
@@ -920,11 +920,15 @@ def to_text(value: Any) -> str | None:
 def _list_to_text(items: list[Any]) -> str | None:
     """Return a list as a text; None for lists in lists of many items: a list may hold itself."""
     flat = items
-    while any(isinstance(one, list) for one in flat):
+    for _ in range(_MAX_LEVELS):
+        if not any(isinstance(one, list) for one in flat):
+            break
         if sum(len(one) if isinstance(one, list) else 1 for one in flat) > _MAX_NESTED:
             return None
         # An empty list is an empty text.
         flat = [x for one in flat for x in ((one or [""]) if isinstance(one, list) else [one])]
+    else:
+        return None
     parts = ["" if one is UNDEFINED else to_text(one) for one in flat]
     return None if None in parts else ",".join(one or "" for one in parts)
 
@@ -1019,7 +1023,7 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
 # One atom, repeated at most at the end: searches take linear time.
 _SIMPLE_FORM = Lazy(
     r"(?:\\[dwsDWSnrt]|\\x[0-9a-fA-F]{2}|\\[^\w\s]|\[\^?(?:\\.|[^\]\\\[]){1,60}\]|[^\\\[\](){}*+?|^$.]|\.){1,40}"
-    r"(?:\+|\*|\{\d{1,3}(?:,\d{0,3})?\})?|\((?:\\[dws]|\[\^?(?:\\.|[^\]\\\[]){1,60}\]|\.){1,9}(?:\+|\{\d{1,3}\})?\)"
+    r"(?:\+|\*|\{\d{1,2}(?:,\d{0,2})?\})?|\((?:\\[dws]|\[\^?(?:\\.|[^\]\\\[]){1,60}\]|\.){1,9}(?:\+|\{\d{1,2}\})?\)"
 )
 _DOLLAR = Lazy(r"\$(\d|&)")
 
@@ -1029,10 +1033,18 @@ def make_regex(pattern: str, flags: str) -> Any:
     if len(pattern) > 200 or not _SIMPLE_FORM.fullmatch(pattern):
         return UNKNOWN
     try:
-        form = re.compile(pattern, re.IGNORECASE if "i" in flags else 0)
+        form = _compile(pattern, flags)
     except (re.error, OverflowError, RecursionError):
         return UNKNOWN
     return UNKNOWN if form.match("") else _Regex(form, flags)
+
+
+def _compile(pattern: str, flags: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.IGNORECASE if "i" in flags else 0)
+
+
+def _make_plain(text: str, everywhere: bool) -> _Regex:
+    return _Regex(re.compile(re.escape(text)), "g" if everywhere else "")
 
 
 def _group(match: re.Match[str], name: str) -> str:
@@ -1266,8 +1278,10 @@ def _parse_int(text: Any, base: Any = 10) -> Any:
     base = int(base) or 10
     if plain.startswith("0x") and base in (10, 16):
         plain, base = plain[2:], 16
-    digits = re.match(rf"-?[{re.escape(_DIGITS[: min(base, 36)])}]+", plain)
-    return int(digits[0], base) if digits else UNKNOWN
+    sign, plain = ("-", plain[1:]) if plain.startswith("-") else ("", plain)
+    known = frozenset(_DIGITS[: min(base, 36)])
+    size = next((at for at, one in enumerate(plain) if one not in known), len(plain))
+    return int(sign + plain[:size], base) if size else UNKNOWN
 
 
 def _unbase64(text: str) -> bytes:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from skillbelt.scan import (
         embedded,
         javascript,
+        opaque,
         package_names,
         powershell,
         python_code,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 else:  # cost: 10 ms, each only for files or blocks in its language
     embedded = Late("skillbelt.scan.embedded")
     package_names = Late("skillbelt.scan.package_names")
+    opaque = Late("skillbelt.scan.opaque")
     powershell = Late("skillbelt.scan.powershell")
     javascript = Late("skillbelt.scan.javascript")
     python_code = Late("skillbelt.scan.python_code")
@@ -275,6 +277,7 @@ def _read_document(text: str, ledger: Ledger) -> None:
     for paragraph in find_attributes(text):
         read_prose(paragraph.text, paragraph.line, ledger)
     _read_encoded(text, ledger)
+    opaque.read_opaque(parts, ledger)
     for paragraph in find_padded(text):
         if not re.match(r"[|+\-=]", paragraph.text):
             ledger.find("padded-text", paragraph.line, paragraph.text)
@@ -659,6 +662,7 @@ def read_plain(text: str, ledger: Ledger) -> None:
     look = _Look(parts.shown, ledger)
     for paragraph in parts.paragraphs:
         _read_paragraph(paragraph, ledger, look)
+    opaque.read_opaque(parts, ledger)
     for paragraph in find_padded(text):
         ledger.find("padded-text", paragraph.line, paragraph.text)
     settings_files.read_settings(text, 1, ledger)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Sequence
-from fnmatch import translate
+from fnmatch import fnmatchcase
 
 from skillbelt.text import Lazy
 
@@ -77,9 +77,13 @@ def _compile_glob(pattern: str) -> re.Pattern[str] | str | None:
         return None
     inside = re.sub(r"([\\^&~|])", r"\\\1", one_sign[2] or "")
     try:
-        return re.compile(f"[{'^' if one_sign[1] else ''}{inside}]" if inside else ".", re.DOTALL)
+        return _compile_sign(f"[{'^' if one_sign[1] else ''}{inside}]" if inside else ".")
     except re.error:
         return None
+
+
+def _compile_sign(form: str) -> re.Pattern[str]:
+    return re.compile(form, re.DOTALL)
 
 
 def _cut_ends(text: str, sign: str, pattern: str) -> str | None:
@@ -224,8 +228,7 @@ def find_by_glob(word: str) -> str:
         return ""
     if not re.search(r"[?*\[]", word) or not re.search(r"\w", word.rpartition("/")[2]):
         return ""
-    form = re.compile(translate(word))
-    return next((place for place in _PLACES if form.match(place)), "")
+    return next((place for place in _PLACES if fnmatchcase(place, word)), "")
 
 
 # --- filters -------------------------------------------------------------------------------------
