@@ -80,6 +80,8 @@ class Traced(NamedTuple):
 
 
 UNKNOWN = Traced()
+# The labels of what comes from a long literal that says nothing, and of text that is made of it.
+OPAQUE, SPELLED = "opaque", "spelled"
 
 
 class SentData(NamedTuple):
@@ -125,6 +127,8 @@ class Ledger:
         self.may_be_prose = False
         # Where code puts together the text being read; 0 for a text that is read as it stands.
         self.made_at = 0
+        # What evaluates code of the skill, with the steps that are left; None before the first.
+        self.evaluator: object | None = None
         self.nesting = 0
         # The hosts that code connects to, each with the first place.
         self.used_hosts: dict[str, tuple[str, int]] = {}
@@ -485,6 +489,7 @@ class Ledger:
             self.find("dynamic-code", line, how)
         elif code.text is None or HOLE in code.text:
             self.find("dynamic-code", line, how, "note")
+        self.shows(code, line, how)
         if code.text and self.nesting < MAX_NESTING:
             self._nested(code.text, line, language)
 
@@ -506,6 +511,12 @@ class Ledger:
         places = " ".join(one.removeprefix("://") for one in origins)
         self.find("fetch-and-run", line, f"{how} {places}"[:200], kind)
 
+    def shows(self, text: Traced, line: int, how: str) -> None:
+        """Note a text that is printed or run and that only a run decodes."""
+        known = text.text or HOLE
+        if SPELLED in text.labels and (HOLE in known or not "".join(known.split()).isprintable()):
+            self.find("opaque-payload", line, f"{how} of what only a run decodes")
+
     def runs_shell(self, command: Traced, line: int, how: str) -> None:
         """Note a command line that is handed to a shell."""
         labels = command.labels
@@ -513,6 +524,7 @@ class Ledger:
             self._runs_fetched(labels, line, how)
         elif "decoded" in labels:
             self.find("decode-and-run", line, how)
+        self.shows(command, line, how)
         if command.text and self.nesting < MAX_NESTING:
             self._nested(command.text, line, "shell")
 

@@ -6,10 +6,15 @@ Readers of code call `judge_made_text` for each text that they could work out, i
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from functools import lru_cache
+from itertools import pairwise
+from operator import add
 from typing import Literal
 
 from skillbelt.scan.addresses import HOLE, find_urls, is_reserved
 from skillbelt.scan.command_names import COMMAND_NAMES
+from skillbelt.scan.decoding import has_run
 from skillbelt.scan.ledger import MAX_NESTING, Ledger
 from skillbelt.text import Lazy
 
@@ -27,21 +32,25 @@ _COMMAND_LINE = Lazy(
 # What a command acts on, behind its name.
 _ACTED_ON = Lazy(r"://|(?:^|\s)(?:[~.]{0,2}/\w|-{1,2}\w)|\.(?:sh|py|js|exe|ps1)\b|\|\s{0,9}\w")
 # Words that every sentence has some of.
-_FUNCTION_WORDS = frozenset(
-    """the and to of in is are you your that this with for from not all any do it be as or must
-    should will then now when before after always never into on at by its have has
-    der die das und ist nicht ein eine mit von zu den dem auf für sie
-    le la les des et est une un pour dans avec que vous sur pas
-    el los las una por con para del su que no se
-    il di che non per con una gli nel della
-    o os as um uma de com não para seu
-    и в не на что с по для как это все или вы
-    і та не що для""".split()
-)
+_SENTENCE_WORDS = """
+the and to of in is are you your that this with for from not all any do it be as or must should
+will then now when before after always never into on at by its have has
+der die das und ist nicht ein eine mit von zu den dem auf für sie
+le la les des et est une un pour dans avec que vous sur pas
+el los las una por con para del su que no se il di che non per gli nel della
+o os um uma de com não seu и в не на что с по для как это все или вы і та що
+"""
+_FUNCTION_WORDS = frozenset(_SENTENCE_WORDS.split())
 _MIN_WORDS = 5
+_SAMPLE, _SAMPLES = 10, 4
+_HOLE_OR_END = Lazy(rf"[\n\r\t{HOLE}]")
 # Letters of scripts that are written without blanks.
 _UNSPACED = Lazy(r"[\u2e80-\u9fff\uf900-\ufaff\u0e00-\u0e7f]")
 _MIN_UNSPACED = 10
+
+
+def _split(names: str) -> tuple[str, ...]:
+    return tuple(names.split())
 
 
 def judge_made_text(
@@ -61,23 +70,39 @@ def judge_made_text(
         return
     if ledger.nesting < MAX_NESTING:
         ledger.reads_made_text(text, line)
-    if seen == "hidden" and reads_like_order(text):
-        ledger.find("assembled-text", line, text)
-    elif seen == "scattered" and not is_command_line(text) and _is_prose(text):
+    if _JUDGES[seen](text):
         ledger.find("assembled-text", line, text)
 
 
 def find_visibility(text: str, source: str) -> Visibility:
     """Return how much of a text a reader of the source sees: by its words, and by pairs of them."""
-    words = _WORD.findall(text.lower())
-    if not words:
-        return "plain" if text in source else "hidden"
-    shown = f" {' '.join(_WORD.findall(_ESCAPED_END.sub(' ', source.lower())))} "
-    there = sum(f" {one} " in shown for one in words)
-    if there * 2 < len(words):
+    parts = [_WORD.findall(one) for one in text.lower().split(HOLE)]
+    words = [one for part in parts for one in part]
+    if not words or _is_written(text, source):
+        return "plain"
+    shown, shown_pairs = _find_words(source)
+    if sum(one in shown for one in words) * 2 < len(words):
         return "hidden"
-    pairs = sum(f" {one} {other} " in shown for one, other in zip(words, words[1:], strict=False))
-    return "scattered" if pairs * 2 < len(words) - 1 else "plain"
+    pairs = [pair for part in parts for pair in pairwise(part)]
+    together = sum(pair in shown_pairs for pair in pairs)
+    return "scattered" if together * 3 < len(pairs) else "plain"
+
+
+def _is_written(text: str, source: str) -> bool:
+    """Whether samples of a text stand in the source; a cheap test for what is mostly so."""
+    lines = [one for one in _HOLE_OR_END.split(text) if len(one) >= _SAMPLE]
+    if not lines or sum(map(len, lines)) * 2 < len(text):
+        return False
+    step = max(len(lines) // _SAMPLES, 1)
+    samples = [part for one in lines[::step] for part in (one[:_SAMPLE], one[-_SAMPLE:])]
+    return sum(one in source for one in samples) * 5 >= len(samples) * 4
+
+
+@lru_cache(maxsize=2)
+def _find_words(source: str) -> tuple[frozenset[str], frozenset[tuple[str, str]]]:
+    """Return the words of a source, and those that stand beside each other."""
+    words = _WORD.findall(_ESCAPED_END.sub(" ", source.lower()))
+    return frozenset(words), frozenset(pairwise(words))
 
 
 def reads_like_order(text: str) -> bool:
@@ -89,6 +114,14 @@ def reads_like_order(text: str) -> bool:
 def is_command_line(text: str) -> bool:
     """Whether a text holds a command with something that it acts on."""
     return any(_ACTED_ON.search(one[1]) for one in _COMMAND_LINE.finditer(text))
+
+
+_JUDGES: dict[Visibility, Callable[[str], bool]] = {
+    "hidden": reads_like_order,
+    "scattered": lambda text: _is_prose(text),
+    # Taken apart and put together again, for no other reason than to confuse.
+    "plain": is_command_line,
+}
 
 
 def _is_text(text: str) -> bool:
@@ -109,3 +142,79 @@ def _is_prose(text: str) -> bool:
         return False
     usual = sum(one in _FUNCTION_WORDS for one in words)
     return usual >= 2 and usual * 8 >= len(words)
+
+
+# What decodes, or works on single signs, and is seldom in honest code. Those with a pattern are
+# also the end of other names; it begins with the text itself, which makes it fast.
+_RARE_MEANS: tuple[tuple[str, re.Pattern[str] | None], ...] = (
+    *((f"{one}(", Lazy(rf"{one}\((?<![\w.]{one}\()"))
+      for one in ("chr", "ord", "bytes", "bytearray", "reduce")),
+    ("chr", Lazy(r"chr(?<=[(,= ]chr)[,)]")),
+    *((one, None) for one in _split("""maketrans fromhex unhexlify a2b_ 16decode 32decode
+        64decode 85decode hexdecode decodebytes rot13 rot_13 rot-13 decompress unescape unquote
+        from_bytes( to_bytes( codecs ::- (reversed( swapcase marshal""")),
+    # The first letters of words, and parts in another order.
+    ("] for", Lazy(r"\] for(?<=\d\] for)(?<=join\(\w\[\d\] for)")),
+    ("{1}", Lazy(r"(?:\{\d{1,3}\}[^{}\n]{0,9}){6}")),
+)  # fmt: skip
+# Many `\\x` and `\\u`, which spell what they do not show.
+_ESCAPES = Lazy(r"(?:\\x[0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\[0-7]{3}){6}")
+_LITERAL = Lazy(r"[\"']([^\"'\n]{25,})[\"']")
+# Literals of one or two signs, one beside the other, when blanks are left out.
+_IN_LITERALS = bytes(1 if code in b"\"'" else 2 if code in b",:" else 3 for code in range(256))
+_BLANKS = b" \t\n"
+_RUNS_OF_LITERALS = (b"\1\3\3\1\2" * 10, b"\1\3\1\2\1\3\3\1\2" * 5)
+_SHORT_LITERAL, _MANY_LITERALS = b"\1\3\1\2", 20
+_JOINS_SIGNS = ("''.join(", '"".join(')
+_PAIRS = frozenset(
+    _split("""
+re on er in at es ti th en or te he st se nt an de co io al le it ed ta nd ar ro ra me ng ri li ec
+is to et ns ve as ct ce il ne ca ge tr ic si ma pr ea om pe fi ch ac ll lo us el fo ou pa ut ur di
+la ss ts nc po id pl ex am na un mp ha da no im ot ag od rt ad ap ie ol oc em ho mo do vi ep ul rs
+ai va op ef su ev so if ow ty ck be ab mi os sk ig bl hi ru cr fe ly wi sc ke pt sh ni ir ue cu ry
+tu cl lu qu pu ia iv ba sp ci ki ls rm ip um pi wh ee tt sa rc lt ui au gr oo pp fr
+""")
+)
+_IN_NUMBERS = bytes(code in b"0123456789abcdefABCDEFxX ,;:\n" for code in range(256))
+_RUN_OF_NUMBERS = b"\1" * 24
+_NUMBERS = Lazy(r"(?:\b(?:0[xX][0-9a-fA-F]{1,6}|\d{1,6})[\s,;:]{1,9}){8}|\d{24}")
+_MAX_LITERALS = 300
+_MIN_PAIRS = 24
+_SAMPLED = 100
+# Of the pairs of letters in words, in per cent; signs that were moved have fewer.
+_USUAL_SHARE = 64
+
+
+def may_put_together(source: str) -> bool:
+    """Whether code has the means to put a text together, and something to make it from."""
+    for sign, form in _RARE_MEANS:
+        if sign in source and (form is None or form.search(source)):
+            return True
+    if ("\\x" in source or "\\u" in source) and _ESCAPES.search(source):
+        return True
+    if has_run(source, _IN_NUMBERS, _RUN_OF_NUMBERS) and _NUMBERS.search(source):
+        return True
+    data = source.encode("utf-8", "surrogatepass").translate(_IN_LITERALS, _BLANKS)
+    if data.count(_SHORT_LITERAL) >= _MANY_LITERALS or any(
+        run in data for run in _RUNS_OF_LITERALS
+    ):
+        return True
+    literals = _LITERAL.findall(source)[:_MAX_LITERALS]
+    if any(one in source for one in _JOINS_SIGNS) and any(map(is_command_line, literals)):
+        return True
+    return any(map(says_nothing, literals))
+
+
+def says_nothing(literal: str) -> bool:
+    """Whether the letters of a literal do not follow each other as in words."""
+    if literal.count("\\") > 2:  # a pattern
+        return False
+    middle = max(len(literal) // 2 - _SAMPLED // 2, 0)
+    folded = literal[middle : middle + _SAMPLED].lower()
+    pairs = list(map(add, folded, folded[1:]))
+    in_words = sum(map(str.isalpha, pairs))
+    if in_words < _MIN_PAIRS:
+        return False
+    usual = sum(map(_PAIRS.__contains__, pairs))
+    backwards = sum(map(_PAIRS.__contains__, map(add, folded[1:], folded)))
+    return usual * 100 < in_words * _USUAL_SHARE or usual * 10 < backwards * 9

@@ -585,7 +585,17 @@ def _read_prose_in_code(block: ShownCode, ledger: Ledger, look: _Look) -> None:
 
 def read_made_text(text: str, line: int, ledger: Ledger) -> None:
     """Note what a text says and shows that code puts together and may print."""
-    _read_prose_block(ShownCode("", text, line, ""), ledger, _Look(text, ledger, line), 0)
+    look = _Look(text, ledger, line)
+    parts = read_markdown(text, line)
+    for paragraph in parts.paragraphs:
+        _read_paragraph(paragraph, ledger, look)
+    for block in parts.blocks:
+        _read_block(block, ledger, look)
+    if _COMMAND.search(text):
+        with _MaybeProse(ledger):
+            shell.read_shell(_PROMPT.sub("", text), line, ledger)
+        search_code(text, line, ledger, parsed=False)
+    _read_commands(text, line, ledger)
 
 
 def read_code(text: str, language: str, line: int, ledger: Ledger) -> None:
