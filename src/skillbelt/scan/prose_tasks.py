@@ -48,8 +48,8 @@ _FILL_COMMAND = (
 TASK_PATTERNS: tuple[ProsePattern, ...] = (
     # A value with operators in it becomes a part of the command
     pattern("unquoted-value", "ask", "refa rewr chan modi alte edit refo rest adju touc simp impr "
-    "corr fix keep leav run use & comm line call invo synt & repl subs inse inte put past fill swap "
-    "spli plac & gene prin retu deco comp outp resp resu json fiel prod fetc rece stdo", rf"""
+    "corr fix keep leav run use & comm line call invo synt & repl subs inse inte put past fill "
+    "swap spli plac & gene prin retu deco comp outp resp resu json fiel prod fetc rece stdo", rf"""
         \b{_UNTOUCHED}[\s\S]{{0,90}}\b(?:{_FILL_MADE})
         |\b(?:{_FILL_MADE})[\s\S]{{0,90}}\b{_UNTOUCHED}""", negatable=False),
     pattern("unquoted-value", "ask", "quot esca sani insp vali revi enco wrap ques & repl subs "
