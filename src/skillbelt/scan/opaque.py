@@ -110,7 +110,8 @@ ip cl qu tu sp ty ue sh iv ia pu au ui rm of lu fa ki
 _LETTER_PAIRS = frozenset(_PAIRS.split())
 _SMALL_WORD = Lazy(r"[a-z]{2,40}")
 _MIN_LINE = 40
-_LITERAL = Lazy(r"(['\"`])((?:(?!\1)[^\n\\]|\\.){12,2000})\1")
+# A line that ends with a text in quotes.
+_LITERAL = Lazy(r"\A[^'\"`\n]{0,100}+(['\"`])([^\n]{12,2000})\1[\s,;\])]{0,9}\Z")
 
 
 class _Hidden(NamedTuple):
@@ -401,7 +402,10 @@ def _rotate(text: str, by: int) -> str:
 
 def _join_parts(source: str) -> Iterator[str]:
     """Yield texts made of quoted parts, sign by sign from each, and one behind the other."""
-    parts = [one[2].replace("\\n", "\n") for one in _LITERAL.finditer(source)][:12]
+    ends = [
+        _LITERAL.match(row) for row in source.split("\n") if row.rstrip(" ,;])")[-1:] in _QUOTES
+    ]
+    parts = [one[2].replace("\\n", "\n") for one in ends if one is not None][:12]
     for start in range(len(parts)):
         for end in range(start + 2, min(len(parts), start + 8) + 1):
             some = parts[start:end]
@@ -411,6 +415,7 @@ def _join_parts(source: str) -> Iterator[str]:
 
 
 _MIN_PART = 15
+_QUOTES = ("'", '"', "`")
 
 
 def _is_readable(text: str) -> bool:
