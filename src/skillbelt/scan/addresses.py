@@ -187,7 +187,7 @@ def is_installer(host: str) -> bool:
     return any(name in _INSTALLER_NAMES for name in _list_parents(host))
 
 
-# Hosts where anybody can publish a program, and what stands before the name of the publisher.
+# Hosts where anyone can publish a program, and what stands before the name of the publisher.
 _SHARED_HOSTS = {
     "github.com": "", "raw.githubusercontent.com": "", "gist.githubusercontent.com": "",
     "gist.github.com": "", "codeload.github.com": "", "api.github.com": "repos/",
@@ -216,7 +216,7 @@ volta-cli yarnpkg yt-dlp ytdl-org zsh-users
 
 
 def publisher_of(host: str, path: str) -> str | None:
-    """Return who publishes at an address where anybody can; None for a host of one publisher."""
+    """Return who publishes at an address where anyone can; None for a host of one publisher."""
     for name in _list_parents(host):
         before = _SHARED_HOSTS.get(name)
         if before is not None and (host == name or name == "github.io"):

@@ -31,6 +31,8 @@ _MAX_ROUNDS = 20_000
 _MAX_IDLE = 500
 # Signs or items that a method goes through for one step.
 _SIGNS_OF_A_STEP = 20
+# Signs of a text that is made for one step: a script may keep all of them.
+_SIGNS_OF_A_TEXT = 400
 # Items of lists in lists that are made into one text.
 _MAX_NESTED, _MAX_LEVELS = 2_000, 8
 # Scripts without one of these put nothing together but by `+`.
@@ -473,6 +475,7 @@ class _Evaluator:
                 return UNKNOWN
             self.made[node.start, node.end] = made
             self._progress += 1
+            self.steps += len(made) // _SIGNS_OF_A_TEXT
         elif isinstance(made, float) and made.is_integer() and abs(made) < 2**53:
             return int(made)
         return made
@@ -772,7 +775,9 @@ class _Evaluator:
             method = None
         if method is None:
             return _NOT_PURE
-        return _try(method, owner, *arguments)
+        made = _try(method, owner, *arguments)
+        self.steps += len(made) // _SIGNS_OF_A_STEP if isinstance(made, list) else 0
+        return made
 
     def _replace(self, owner: str, arguments: list[Any], everywhere: bool, depth: int) -> Any:
         if len(arguments) < 2:
@@ -859,7 +864,11 @@ class _Evaluator:
                 return UNKNOWN
             return [self.call_back(arguments[1], [one, at], depth) for at, one in enumerate(items)]
         method = _BUILTINS.get(name)
-        return _NOT_PURE if method is None else _try(method, *arguments)
+        if method is None:
+            return _NOT_PURE
+        made = _try(method, *arguments)
+        self.steps += len(made) // _SIGNS_OF_A_STEP if isinstance(made, list) else 0
+        return made
 
 
 _NOT_PURE = _Unknown()

@@ -279,7 +279,7 @@ class Ledger:
     def vouches_for(self, host: str, path: str) -> bool:
         """Whether a program of this address is one that many run, or that of the skill's subject.
 
-        At a host where anybody can publish, that depends on the publisher.
+        At a host where anyone can publish, that depends on the publisher.
         """
         if not is_installer(host):
             return False

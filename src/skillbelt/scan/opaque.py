@@ -313,6 +313,7 @@ _MORSE = dict(zip(_MORSE_SIGNS.split(), "abcdefghijklmnopqrstuvwxyz0123456789", 
 
 def _decode(hidden: str, spoken: str, source: str) -> list[str]:
     """Return what a text may say, by the ways to decode that are named near it."""
+    hidden = hidden[:_MAX_DECODED]
     made: list[str] = []
     raw = list(_find_bytes(hidden.strip("`'\" \t"), spoken))
     key = _XOR.search(spoken)
@@ -326,7 +327,7 @@ def _decode(hidden: str, spoken: str, source: str) -> list[str]:
     if "revers" in folded or "backward" in folded or "right to left" in folded:
         made += [one[::-1] for one in (*made, hidden)]
         made.append(" ".join(reversed(hidden.split())))
-    for shift in {int(one[1]) for one in _SHIFT.finditer(spoken)}:
+    for shift in sorted({int(one[1]) for one in _SHIFT.finditer(spoken)})[:_MAX_SHIFTS]:
         made += [_rotate(hidden, shift), _rotate(hidden, -shift)]
     if "atbash" in folded:
         made.append(hidden.lower().translate(_ATBASH))
@@ -334,6 +335,7 @@ def _decode(hidden: str, spoken: str, source: str) -> list[str]:
     return [one for one in dict.fromkeys(made) if _is_readable(one)]
 
 
+_MAX_SHIFTS, _MAX_DECODED = 4, 8_000
 _ATBASH = str.maketrans("abcdefghijklmnopqrstuvwxyz", "zyxwvutsrqponmlkjihgfedcba")
 
 
@@ -449,7 +451,7 @@ def _read_picked(picks: Sequence[tuple[str, int]], rows: Sequence[str], ledger: 
 # A sentence that tells what to do with the letters.
 _IS_ORDER = Lazy(
     r"(?i)\b(?:run|execute|follow|obey|carry out|act on|perform|do) (?:it|them|this|that|the result"
-    r"|what|whatever|the (?:command|instruction|message|order|text)s?)\b"
+    r"|what\w{0,4}|the (?:command|instruction|message|order|text)s?)\b"
     r"|\b(?:hidden|secret|real|actual) (?:command|instruction|message|order|task|url|address)s?\b"
     r"|\b(?:spells?|gives?|forms?|reveals?|yields?)\b[^.\n]{0,30}\b(?:command|instruction|url"
     r"|address|task|order)s?\b"

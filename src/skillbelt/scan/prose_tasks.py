@@ -16,7 +16,7 @@ _ORDER = (
 _MAIL = r"(?<![\w.+-])[\w.+-]++@(?!example|your|domain|company|acme|test)[\w-]+\.[a-z]{2,}"
 _EVERY = r"(?:always|every|each|any|all|whenever|after|before|once|upon|automatically)"
 
-# A value that goes into a command by an order that keeps anybody from quoting it.
+# A value that goes into a command by an order that keeps anyone from quoting it.
 _UNTOUCHED = (
     r"(?:(?:do not|don't|never|without|must not|should not|no need to|avoid)\W{1,3}(?:\w+ ){0,2}?"
     r"(?:refactor|rewrit|chang|modif|alter|edit|reformat|restructur|adjust|touch|simplif|improv"

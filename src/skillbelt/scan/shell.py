@@ -634,7 +634,7 @@ def _join(parts: Iterator[Traced]) -> Traced:
     if len(every) == 1:
         return every[0]
     text = "".join(HOLE if one.text is None else one.text for one in every)
-    return Traced(text=text, labels=merge(every))
+    return Traced(text=text[:MAX_MADE], labels=merge(every))
 
 
 def _unescape(text: str) -> str:

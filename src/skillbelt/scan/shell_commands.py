@@ -88,7 +88,7 @@ class ShellState:
         if known is not None or not plain or HOLE in plain or len(plain) > _MAX_PATH:
             return known
         inside = plain if plain[0] in "/~$" else f"{self.folder}{plain}"
-        parts = inside.split("/")
+        parts = inside.split("/")[:_MAX_FOLDERS]
         for end in range(len(parts), 0, -1):
             known = self.files.get("/".join(parts[:end]))
             if known is not None:
@@ -132,7 +132,7 @@ class ShellState:
 
 
 _MAX_WRITTEN = 64 * 2**10
-_MAX_PATH = 1_000
+_MAX_PATH, _MAX_FOLDERS = 1_000, 20
 # Variables whose value is a command that another program runs.
 _COMMAND_VARIABLES = frozenset(
     ("GIT_SSH_COMMAND", "GIT_EXTERNAL_DIFF", "GIT_PAGER", "GIT_EDITOR", "GIT_ASKPASS", "PAGER",
@@ -221,10 +221,10 @@ def _fill_words(call: ShellCall, rest: list[Traced]) -> tuple[Traced, ...]:
     stdin = call.stdin
     mark = call.option("-I", "-i")
     if mark is not None and mark.known and stdin.text:
-        known = stdin.text.strip()[:_MAX_WRITTEN]
+        known = stdin.text.strip()[:_MAX_PATH]
         return tuple(
             Traced(text=one.known.replace(mark.known, known), labels=one.labels | stdin.labels)
-            if mark.known in one.known
+            if mark.known in one.known and len(one.known) < _MAX_PATH
             else one
             for one in rest
         )
@@ -879,7 +879,7 @@ def _cd(call: ShellCall, state: ShellState) -> Traced:
 
 
 def _github(call: ShellCall, state: ShellState) -> Traced:
-    """gh: what it downloads from the repository of anybody, and what it prints of one."""
+    """gh: what it downloads from the repository of anyone, and what it prints of one."""
     words = call.texts
     if words[:2] == ["release", "download"] or words[:2] == ["repo", "clone"]:
         repo = call.option("-R", "--repo") or (call.operands[2] if call.operands[2:] else UNKNOWN)

@@ -283,6 +283,7 @@ def _list_range(match: re.Match[str]) -> str:
     return "".join(map(chr, range(first, last + 1)))
 
 
+_MAX_PIECES = 60
 _PIECES = Lazy(r"(\d{0,6})(-?)(\d{0,6})\Z")
 
 
@@ -291,6 +292,8 @@ def cut_lines(text: str, option: str, form: str, mark: str) -> str | None:
     if len(form) > _MAX_FORMULA or not form:
         return None
     lines: list[str] = []
+    if form.count(",") > _MAX_PIECES or (option == "f" and not mark):
+        return None
     for line in text.split("\n"):
         parts = line.split(mark) if option == "f" else list(line)
         chosen: list[str] = []
@@ -300,7 +303,9 @@ def cut_lines(text: str, option: str, form: str, mark: str) -> str | None:
                 return None
             start = int(match[1] or 1)
             end = int(match[3] or len(parts)) if match[2] else start
-            chosen += parts[start - 1 : end]
+            chosen += parts[max(start - 1, 0) : end]
+            if len(chosen) > MAX_MADE:
+                return None
         lines.append((mark if option == "f" else "").join(chosen))
         if sum(map(len, lines)) > MAX_MADE:
             return None
@@ -310,13 +315,14 @@ def cut_lines(text: str, option: str, form: str, mark: str) -> str | None:
 _SUBSTITUTION = Lazy(
     r"s([^\w\s\\])((?:\\.|(?!\1)[^\\]){1,200})\1((?:\\.|(?!\1)[^\\]){0,200})\1([gIi0-9]{0,3})\Z"
 )
+_MAX_SCRIPT = 500
 _SPECIAL = Lazy(r"[.*\[\]^$(){}+?|]")
 
 
 def edit_lines(text: str, scripts: Sequence[str]) -> str | None:
     """Return what `sed` makes of a text by substitutions of plain words or single signs."""
     for script in scripts:
-        for step in _split_steps(script):
+        for step in _split_steps(script[:_MAX_SCRIPT]):
             made = _edit(text, step.strip())
             if made is None:
                 return None
@@ -373,9 +379,11 @@ def print_fields(text: str, program: str, mark: str) -> str | None:
             part = _AWK_PART.match(match[1], at)
             if part is None:
                 return None
-            made += _print_part(part, line, fields)
+            made = f"{made}{_print_part(part, line, fields)}"[:MAX_MADE]
             at = part.end()
         lines.append(made)
+        if sum(map(len, lines[-2:])) > MAX_MADE:
+            return None
     return "\n".join(lines)[:MAX_MADE]
 
 
@@ -409,7 +417,7 @@ def format_values(form: str, values: Sequence[str]) -> str:
     for _ in range(_MAX_ROUNDS):
         before = len(rest)
         made.append(_FORMAT.sub(lambda match: _format_one(match, rest), form))
-        if not rest or len(rest) == before:
+        if not rest or len(rest) == before or sum(map(len, made)) > MAX_MADE:
             break
     return "".join(made)[:MAX_MADE]
 
