@@ -18,6 +18,7 @@ from urllib.parse import quote, unquote
 
 from skillbelt.records import NamedTuple
 from skillbelt.text import Lazy
+from skillbelt.untrusted_json import read_json
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -147,7 +148,7 @@ class _Leave(Exception):
         self.kind, self.value = kind, value
 
 
-class MadeText(NamedTuple):
+class HandedText(NamedTuple):
     """A text that a script puts together and hands to a call: its first byte, and the call."""
 
     text: str
@@ -159,7 +160,7 @@ class MadeTexts(NamedTuple):
     """The texts of expressions by their first and last byte, and those that calls get."""
 
     by_place: dict[tuple[int, int], str]
-    handed: list[MadeText]
+    handed: list[HandedText]
     steps: int
 
 
@@ -188,7 +189,7 @@ class _Evaluator:
         # How many texts and items of lists were made: a long loop that makes none is left.
         self._progress = 0
         self.made: dict[tuple[int, int], str] = {}
-        self.handed: list[MadeText] = []
+        self.handed: list[HandedText] = []
         self._calls = 0
         self._functions: dict[int, _Function] = {}
         self._called: set[int] = set()
@@ -710,7 +711,7 @@ class _Evaluator:
         for one in arguments:
             for text in one[:100] if isinstance(one, list) else (one,):
                 if isinstance(text, str) and len(text) > 7 and len(self.handed) < 500:
-                    self.handed.append(MadeText(text, node.start, function.text[:40]))
+                    self.handed.append(HandedText(text, node.start, function.text[:40]))
 
     def _call_own(self, target: _Function, arguments: list[Any], depth: int) -> Any:
         node = target.node
@@ -1339,7 +1340,7 @@ def _unescape_percent(text: str) -> str:
 def _parse_json(text: str, *_: Any) -> Any:
     if len(text) > MAX_TEXT or text.count("[") + text.count("{") > 2_000:
         return UNKNOWN
-    return json.loads(text)
+    return read_json(text)
 
 
 def _need_number(value: Any) -> float:
