@@ -435,6 +435,13 @@ def _read(call: ShellCall, state: ShellState) -> Traced:
     return UNKNOWN
 
 
+def _trap(call: ShellCall, state: ShellState) -> Traced:
+    """Note what a script does when it gets a signal, or ends."""
+    for one in call.operands[:1]:
+        state.ledger.runs_shell(one, call.line, call.name)
+    return UNKNOWN
+
+
 def _alias(call: ShellCall, state: ShellState) -> Traced:
     for one in call.words[1:]:
         name, sign, command = one.known.partition("=")
@@ -745,6 +752,12 @@ def _ssh(call: ShellCall, state: ShellState) -> Traced:
 
 
 def _environment(call: ShellCall, state: ShellState) -> Traced:
+    if call.name == "set" and call.has("--"):
+        given = call.words[[one.known for one in call.words].index("--") + 1 :]
+        text = " ".join(one.known for one in given)[:_MAX_WRITTEN]
+        state.variables["@"] = Traced(text=text, labels=merge(given), name="@", items=given)
+        state.variables.update({str(at): one for at, one in enumerate(given[:9], 1)})
+        return UNKNOWN
     names = [one.known for one in call.operands if re.fullmatch(r"[A-Za-z_]\w*", one.known)]
     if names:
         labels = [Traced(labels=state.ledger.reads_variable(one, call.line)) for one in names]
@@ -1109,6 +1122,7 @@ _HANDLERS: dict[str, Handler] = _table(
         ("head tail", _head),
         ("read mapfile readarray", _read),
         ("alias", _alias),
+        ("trap", _trap),
         ("rev", _rev),
         ("openssl", _openssl),
         (" ".join(SHELLS), _shell),
