@@ -486,12 +486,29 @@ class _Reader:
         if node.type == "string" and not node.named_children:
             yield Traced(text=self.text(node)[1:-1])
             return
+        if node.type == "string" and _SLICE_BY_NAME.search(self.text(node)):
+            yield self._slice_by_name(self.text(node)[1:-1])
+            return
         for child in node.children:
             if child.type == "string_content":
                 text = self.text(child).replace("\\\n", "")
                 yield Traced(text=re.sub(r'\\([$`"\\])', r"\1", text))
             elif child.type != '"':
                 yield self.word(child, depth + 1)
+
+    def _slice_by_name(self, text: str) -> Traced:
+        """Return a string with `${x:$i:1}`, which the parser does not read, as far as known."""
+        labels = {MADE}
+
+        def fill(match: re.Match[str]) -> str:
+            value = self.state.variables.get(match[1] or match[3], UNKNOWN)
+            labels.update(value.labels)
+            if value.text is None or HOLE in value.text:
+                return HOLE
+            rest = _IN_INDEX.sub(self._value_in_rest, match[2] or "")
+            return (expand_text(value.text, rest) or "") if rest else value.text
+
+        return Traced(text=_PLAIN_EXPANSION.sub(fill, text)[:MAX_MADE], labels=frozenset(labels))
 
     def _expand(self, node: Node, depth: int) -> Traced:
         match = _EXPANSION.match(self.text(node))
@@ -573,6 +590,10 @@ class _Reader:
 # `${!name[key] rest}` and `$name`.
 _EXPANSION = Lazy(
     r"\$\{([!#]?)([A-Za-z_]\w{0,99}|[0-9@*#?])(?:\[([^\]\[]{1,99})\])?([^}]{0,300})\}\Z"
+)
+_SLICE_BY_NAME = Lazy(r"\$\{\w{1,99}:\$")
+_PLAIN_EXPANSION = Lazy(
+    r"\$\{([A-Za-z_]\w{0,99})(:[$\w{}: -]{1,60}?)?\}(?!:)|\$([A-Za-z_]\w{0,99})"
 )
 _IN_INDEX = Lazy(r"\$\{?([A-Za-z_]\w{0,99}|\d)\}?")
 _NAME_IN_FORMULA = Lazy(r"\$?\{?#([A-Za-z_]\w{0,99})\}?|\$?\{?\b([A-Za-z_]\w{0,99})\b\}?(?!#)")
