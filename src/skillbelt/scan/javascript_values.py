@@ -715,6 +715,8 @@ class _Evaluator:
 
     def _call_own(self, target: _Function, arguments: list[Any], depth: int) -> Any:
         node = target.node
+        if arguments and node.start in self._called and all(one is UNKNOWN for one in arguments):
+            return UNKNOWN  # it was followed before, and would call itself again and again
         self._called.add(node.start)
         if self._calls >= _MAX_CALLS:
             return UNKNOWN

@@ -65,8 +65,18 @@ _QUOTED_NAME = Lazy(r"&\s{0,9}\(?\s{0,9}'([\w-]{2,40})'\)?")
 
 
 def read_powershell(text: str, line: int, ledger: Ledger) -> str:
-    """Note what a script puts together and runs; return it with constants for expressions."""
-    text = text[:_MAX_TEXT]
+    """Note what a script puts together and runs; return it with constants for expressions.
+
+    A long script is read in pieces.
+    """
+    made: list[str] = []
+    for at in range(0, len(text), _MAX_TEXT):
+        made.append(_read_piece(text[at : at + _MAX_TEXT], line, ledger))
+        line += text.count("\n", at, at + _MAX_TEXT)
+    return "".join(made)
+
+
+def _read_piece(text: str, line: int, ledger: Ledger) -> str:
     folded = text.lower()
     if not any(sign in folded for sign in _SIGNS):
         return text
