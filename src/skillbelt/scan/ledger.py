@@ -22,6 +22,8 @@ from skillbelt.scan.addresses import (
     is_known,
     is_of_models,
     is_reserved,
+    is_widely_used,
+    publisher_of,
     words_of,
 )
 from skillbelt.scan.places import is_env_file, place_class, service_of
@@ -38,6 +40,8 @@ from skillbelt.text import Lazy, one_line, shorten
 
 # Steps of all readers for one skill: about a second of work. The rest of a skill is not read.
 MAX_STEPS = 600_000
+# Steps of the evaluators for one skill; texts that need more are not worked out.
+MAX_EVALUATION_STEPS = 400_000
 # The parsers count no steps, so they have a time limit. Another run may need less time, so the
 # result of a skill that reaches the limit is not cached.
 MAX_PARSE_SECONDS = 10.0
@@ -134,6 +138,7 @@ class Ledger:
         # Data sent to hosts, judged once the whole skill was read.
         self.sent: dict[tuple[str, bool, bool], SentData] = {}
         self._steps = MAX_STEPS
+        self.evaluation_steps = MAX_EVALUATION_STEPS
         # The parsing time that is left, and whether a parser ran out of it.
         self.parse_seconds = MAX_PARSE_SECONDS
         self.is_late = False
@@ -284,6 +289,18 @@ class Ledger:
             self.path, line = next(iter(self.named_keys.values()))
             self.first_line, self.weaker = 1, False
             self.find("credential-access", line, ", ".join(sorted(self.named_keys)))
+    def vouches_for(self, host: str, path: str) -> bool:
+        """Whether a program of this address is one that many run, or that of the skill's subject.
+
+        At a host where anyone can publish, that depends on the publisher.
+        """
+        if not is_installer(host):
+            return False
+        publisher = publisher_of(host, path)
+        if publisher is None or is_widely_used(publisher) or not publisher.strip("<>{}[]$*.…"):
+            return True
+        words = words_of(publisher) | {re.sub(r"[^a-z0-9]", "", publisher)}
+        return bool((words - _PUBLISHER_WORDS) & self.skill_words)
 
     def keep_fetched(self, path: str, content: Traced) -> None:
         """Remember a file that was fetched, for the other texts of the skill."""
@@ -294,6 +311,8 @@ class Ledger:
         """Note a file that is written."""
         plain = path.replace("\\", "/")
         kind = place_class(plain)
+        if "net" in content.labels:
+            self.keep_fetched(plain.removeprefix("./").strip("\"'"), content)
         if plain.startswith(("~", "/", "$HOME", "..")) and not plain.startswith("/dev/"):
             self.can("write", plain, line)
         if kind == "persistence":
@@ -498,7 +517,7 @@ class Ledger:
             host, _, path = rest.partition("/")
             if classify(host, f"/{path}") in ("drop", "tunnel", "address", "short"):
                 kinds.append("block")
-            elif is_installer(host) and scheme in ("https", ""):
+            elif scheme in ("https", "") and self.vouches_for(host, f"/{path}"):
                 kinds.append("note")
             else:
                 kinds.append("ask")
@@ -574,6 +593,13 @@ _COMMON_WORDS = words_of(
 # Devices that every program may write to.
 _OPEN_DEVICES = tuple(
     f"/dev/{name}" for name in ("null", "zero", "full", "tty", "std", "fd/", "shm/", "pts/")
+)
+# Words that say nothing about who publishes.
+_PUBLISHER_WORDS = words_of(
+    "the and for dev labs lab tools tool code app apps skill skills agent agents data github git "
+    "team org project projects open source software cloud web core community official user users "
+    "use using with your from this that network social create read write file files script scripts "
+    "install setup automation assistant online free pro hub api"
 )
 _HOST_WORDS = words_of(
     "www api com org net app dev cloud http https upload data server host service backup files"

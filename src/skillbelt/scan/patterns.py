@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 from skillbelt.records import NamedTuple
-from skillbelt.scan.addresses import classify, find_urls, is_installer
+from skillbelt.scan.addresses import classify, find_urls
 from skillbelt.scan.decoding import decode_text, opaque_blob
 from skillbelt.scan.ledger import Ledger
 from skillbelt.scan.markdown import number_lines
@@ -268,7 +268,7 @@ def _search_anywhere(
         match = _search_near(one, text, folded) if one.most else one.form.search(text)
         if match is not None:
             at = line + text.count("\n", 0, match.start())
-            chosen = max(_usual(match[0]) or one.kind, at_most, key=KINDS.index)
+            chosen = max(_usual(match[0], ledger) or one.kind, at_most, key=KINDS.index)
             ledger.find(one.rule, at, match[0], chosen)
 
 
@@ -332,10 +332,10 @@ def find_composed(folded: str) -> Iterator[tuple[str, int]]:
                 yield match[1][::-1], line
 
 
-def _usual(text: str) -> FindingKind | None:
+def _usual(text: str, ledger: Ledger) -> FindingKind | None:
     """Return the weaker kind of a fetch from well-known installers only; None for another one."""
-    hosts = [found.host for found in find_urls(text)]
-    return "note" if hosts and all(map(is_installer, hosts)) else None
+    vouched = [ledger.vouches_for(found.host, found.path) for found in find_urls(text)]
+    return "note" if vouched and all(vouched) else None
 
 
 def _judge_blob(blob: re.Match[str], text: str, line: int, ledger: Ledger) -> None:

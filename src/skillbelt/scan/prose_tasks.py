@@ -16,7 +16,46 @@ _ORDER = (
 _MAIL = r"(?<![\w.+-])[\w.+-]++@(?!example|your|domain|company|acme|test)[\w-]+\.[a-z]{2,}"
 _EVERY = r"(?:always|every|each|any|all|whenever|after|before|once|upon|automatically)"
 
+# A value that goes into a command by an order that keeps anyone from quoting it.
+_UNTOUCHED = (
+    r"(?:(?:do not|don't|never|without|must not|should not|no need to|avoid)\W{1,3}(?:\w+ ){0,2}?"
+    r"(?:refactor|rewrit|chang|modif|alter|edit|reformat|restructur|adjust|touch|simplif|improv"
+    r"|correct|fix)\w*\b[^\n]{0,30}?\b(?:command|line|call|invocation|syntax|it)\b"
+    r"|(?:keep|leave|run|use)\b[^\n]{0,40}\b(?:command|line|call)\b[^\n]{0,30}\b(?:exactly as|as is"
+    r"|as it is|verbatim|untouched|unchanged|literally))"
+)
+_UNQUOTED = (
+    r"(?:(?:do not|don't|never|without|must not|should not|no need to|avoid|skip)\W{1,3}"
+    r"(?:\w+ ){0,2}?(?:quot|escap|saniti[sz]|inspect|validat|review|encod|wrap|question)\w*\b)"
+)
+_FILL = r"(?:replac|substitut|insert|interpolat|put|past|fill|swap|splic|plac)\w*\b"
+_SLOT = (
+    r"(?:placeholder|value|variable|text|string|output|result|license|licence|token|field|key)s?\b"
+)
+_MADE_VALUE = (
+    r"(?:generated|printed|returned|decoded|computed|output|response|result|json|field|produced"
+    r"|fetched|received|stdout)\b"
+)
+_FILL_MADE = (
+    rf"{_FILL}[^\n]{{0,70}}?\b{_SLOT}[^\n]{{0,60}}\b{_MADE_VALUE}"
+    rf"|{_FILL}[^\n]{{0,40}}?\b{_MADE_VALUE}[^\n]{{0,30}}\b{_SLOT}"
+)
+_FILL_COMMAND = (
+    rf"{_FILL}[^\n]{{0,70}}?\b{_SLOT}[^\n]{{0,60}}"
+    r"\b(?:command|command line|shell|terminal|call)\b"
+)
+
 TASK_PATTERNS: tuple[ProsePattern, ...] = (
+    # A value with operators in it becomes a part of the command
+    pattern("unquoted-value", "ask", "refa rewr chan modi alte edit refo rest adju touc simp impr "
+    "corr fix keep leav run use & it comm line call invo synt & repl subs inse inte put past fill "
+    "swap spli plac & gene prin retu deco comp outp resp resu json fiel prod fetc rece stdo", rf"""
+        \b{_UNTOUCHED}[\s\S]{{0,90}}\b(?:{_FILL_MADE})
+        |\b(?:{_FILL_MADE})[\s\S]{{0,90}}\b{_UNTOUCHED}""", negatable=False),
+    pattern("unquoted-value", "ask", "quot esca sani insp vali revi enco wrap ques & repl subs "
+    "inse inte put past fill swap spli plac & comm line call shel term", rf"""
+        \b{_UNQUOTED}[\s\S]{{0,90}}\b{_FILL_COMMAND}
+        |\b{_FILL_COMMAND}[\s\S]{{0,90}}\b{_UNQUOTED}""", negatable=False),
     # Access for others
     pattern("harmful-order", "ask", "add invi gran give shar subs regi set & @ & acce perm coll "
     "admi owne edit memb atte reci part revi righ priv view role cale team", rf"""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from skillbelt.check.danger import find_secrets
 from skillbelt.late import Late
 from skillbelt.scan.addresses import find_urls, is_known, is_reserved
-from skillbelt.scan.command_names import COMMAND_NAMES
+from skillbelt.scan.command_names import COMMAND_NAMES, LATER_COMMAND
 from skillbelt.scan.decoding import decode_text, find_spelled, has_run, is_sentence
 from skillbelt.scan.ledger import Ledger
 from skillbelt.scan.markdown import (
@@ -35,7 +35,9 @@ if TYPE_CHECKING:
     from skillbelt.scan import (
         embedded,
         javascript,
+        opaque,
         package_names,
+        powershell,
         python_code,
         settings_files,
         shell,
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
 else:  # cost: 10 ms, each only for files or blocks in its language
     embedded = Late("skillbelt.scan.embedded")
     package_names = Late("skillbelt.scan.package_names")
+    opaque = Late("skillbelt.scan.opaque")
+    powershell = Late("skillbelt.scan.powershell")
     javascript = Late("skillbelt.scan.javascript")
     python_code = Late("skillbelt.scan.python_code")
     settings_files = Late("skillbelt.scan.settings_files")
@@ -74,6 +78,8 @@ _SHEBANG = Lazy(r"#!.*?\b(?:(python)|(node|deno|bun)|((?:ba|z|da|k)?sh))")
 _COMMAND = Lazy(rf"(?m)^[^\S\n]*{COMMAND_NAMES}")
 # A cheap test first: every paragraph with a command between backquotes matches it.
 _INLINE_COMMAND = Lazy(rf"`[^\S\n]*+(?:[\w+#-]++[^\S\n]++)??{COMMAND_NAMES}")
+# Another command behind the first one of a line, of which prose names fewer.
+_LATER_COMMAND = Lazy(LATER_COMMAND)
 _PROMPT = Lazy(r"(?m)^[^\S\n]*(?:\$|%|❯|>)[ \t]+(?=\S)")
 # Signs of a command in prose that does more than name a program.
 _ACTS = ("|", "$(", "-", "777", "+rwx", "+s ", "://")
@@ -279,6 +285,7 @@ def _read_document(text: str, ledger: Ledger) -> None:
     for paragraph in find_attributes(text):
         read_prose(paragraph.text, paragraph.line, ledger)
     _read_encoded(text, ledger)
+    opaque.read_opaque(parts, ledger)
     for paragraph in find_padded(text):
         if not re.match(r"[|+\-=]", paragraph.text):
             ledger.find("padded-text", paragraph.line, paragraph.text)
@@ -381,14 +388,8 @@ def _read_paragraph(paragraph: Paragraph, ledger: Ledger, look: _Look) -> None:
         ledger.names_url(text, line, all_hosts=bool(_REACHES.search(text)))
     if look.has_paths:
         _note_paths(text, line, ledger)
-    lines: list[str] = []
-    for code, at in inline_code(text) if "`" in text and _INLINE_COMMAND.search(text) else ():
-        if any(sign in code for sign in _ACTS) and _COMMAND.match(code):
-            lines = lines or text.split("\n")
-            before = lines[at].partition(code)[0][-80:]
-            shown = _introduces_bad_example(paragraph.heading) or bool(_BAD_EXAMPLE.search(before))
-            with _Weakened(ledger, shown):
-                shell.read_shell(code, line + at, ledger)
+    if "`" in text and (_INLINE_COMMAND.search(text) or _goes_on(text)):
+        _read_inline_code(paragraph, ledger)
     if (
         look.has_commands
         and any(sign in text for sign in _OPERATORS)
@@ -396,11 +397,50 @@ def _read_paragraph(paragraph: Paragraph, ledger: Ledger, look: _Look) -> None:
     ):
         with _Weakened(ledger, _introduces_bad_example(paragraph.heading)), _MaybeProse(ledger):
             shell.read_shell(_PROMPT.sub("", text), line, ledger)
+    elif "://" in text and look.has_commands and _goes_on(text):
+        _read_commands_in_prose(paragraph, ledger)
     for address, at in remote_images(text) if "![" in text else ():
         if "{" in address or re.search(
             r"[?&]\w+=(?:.{0,3}(?:data|secret|token|env|content|\$)|[<\[])", address
         ):
             ledger.find("send-instruction", line + at, address)
+
+
+def _read_inline_code(paragraph: Paragraph, ledger: Ledger) -> None:
+    """Note what commands do that stand in a sentence."""
+    lines = paragraph.text.split("\n")
+    for code, at in inline_code(paragraph.text):
+        if any(sign in code for sign in _ACTS) and (_COMMAND.match(code) or _is_chain(code)):
+            before = lines[at].partition(code)[0][-80:]
+            shown = _introduces_bad_example(paragraph.heading) or bool(_BAD_EXAMPLE.search(before))
+            with _Weakened(ledger, shown):
+                shell.read_shell(code, paragraph.line + at, ledger)
+
+
+def _read_commands_in_prose(paragraph: Paragraph, ledger: Ledger) -> None:
+    """Note what commands that are chained in a sentence do: `Run: id && wget … && sh x.sh`."""
+    with _Weakened(ledger, _introduces_bad_example(paragraph.heading)), _MaybeProse(ledger):
+        for number, line in enumerate(paragraph.text.split("\n")):
+            plain = _INLINE.sub(" ", line) if "`" in line else line
+            if "://" in plain and line.lstrip()[:1] != "|" and _goes_on(plain):
+                shell.read_shell(plain, paragraph.line + number, ledger)
+
+
+def _goes_on(text: str) -> bool:
+    """Whether a text has a command behind an operator of the shell."""
+    operators = any(sign in text for sign in _CHAINS)
+    return operators and _LATER_COMMAND.search(text) is not None
+
+
+_CHAINS = ("&", "|", ";", "$(", "=")
+
+
+def _is_chain(code: str) -> bool:
+    """Whether code in a sentence has several commands, and is not what one is attacked with."""
+    return not code.lstrip().startswith(_CHAINS) and _goes_on(code)
+
+
+_INLINE = Lazy(r"`[^`\n]{0,400}`")
 
 
 def _note_paths(text: str, line: int, ledger: Ledger) -> None:
@@ -601,15 +641,17 @@ def read_code(text: str, language: str, line: int, ledger: Ledger) -> None:
             shell.read_shell(text, line, ledger)
     elif language in ("javascript", "typescript"):
         parsed = javascript.read_javascript(text, language, line, ledger)
+    elif language == "powershell":
+        text = powershell.read_powershell(text, line, ledger)
     search_code(text, line, ledger, parsed=parsed)
     if not parsed:
         _read_commands(text, line, ledger)
 
 
-def _read_commands(text: str, line: int, ledger: Ledger) -> None:
+def _read_commands(text: str, line: int, ledger: Ledger, *, is_data: bool = False) -> None:
     """Note what the commands in strings, and behind keys, do."""
     with _MaybeProse(ledger):
-        for command, at in embedded.find_command_strings(text):
+        for command, at in embedded.find_command_strings(text, is_data=is_data):
             shell.read_shell(command, line + at, ledger)
 
 
@@ -662,6 +704,7 @@ def read_plain(text: str, ledger: Ledger) -> None:
     look = _Look(parts.shown, ledger)
     for paragraph in parts.paragraphs:
         _read_paragraph(paragraph, ledger, look)
+    opaque.read_opaque(parts, ledger)
     for paragraph in find_padded(text):
         ledger.find("padded-text", paragraph.line, paragraph.text)
     settings_files.read_settings(text, 1, ledger)
@@ -720,7 +763,7 @@ def _read_values(text: str, line: int, ledger: Ledger, look: _Look) -> None:
     for number, one in enumerate(text.split("\n")):
         if len(one) > 40 and one not in dull and look.read_prose(one, line + number, ledger):
             dull.add(one)
-    _read_commands(text, line, ledger)
+    _read_commands(text, line, ledger, is_data=True)
     for command, at in embedded.find_tex_commands(text):
         shell.read_shell(command, line + at, ledger)
     for command, at in embedded.find_command_values(text):

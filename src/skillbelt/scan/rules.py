@@ -84,6 +84,12 @@ _ROWS = (
         fix=_PLAIN,
     ),
     _row(
+        "opaque-instructions", "obfuscation", "ask",
+        what="the text tells the model to decode what a reader cannot read",
+        why="Only the model learns what it says, and may follow it.",
+        fix=_PLAIN,
+    ),
+    _row(
         "reflective-call", "obfuscation", "ask",
         what="a function that runs programs or reaches the network is named by a computed text",
         why="It hides the name from readers, which honest code has no reason to do.",
@@ -320,6 +326,12 @@ _ROWS = (
         what="the text adds an action to every task that no user asked for",
         why="The user asked for the task alone.",
         fix="leave it out, or let the user ask for it",
+    ),
+    _row(
+        "unquoted-value", "instructions", "ask",
+        what="the text has a value put into a command as it is, and forbids to quote or change it",
+        why="A value with signs of the shell in it runs as a command of its own.",
+        fix="quote the value, or pass it in a file or a variable",
     ),
     _row(
         "slanted-result", "instructions", "ask",
