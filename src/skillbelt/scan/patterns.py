@@ -13,6 +13,7 @@ from skillbelt.records import NamedTuple
 from skillbelt.scan.addresses import classify, find_urls, is_installer
 from skillbelt.scan.decoding import decode_text, opaque_blob
 from skillbelt.scan.ledger import Ledger
+from skillbelt.scan.light_code import read_light
 from skillbelt.scan.markdown import number_lines
 from skillbelt.scan.places import find_paths, place_class
 from skillbelt.scan.values import KINDS, FindingKind
@@ -165,7 +166,8 @@ _RUNS_VALUE = Lazy(
 )
 _OTHER_READS = frozenset(("credential", "history"))
 _SERVICE_READS = frozenset(("service", "settings"))
-_BETWEEN_PARTS = Lazy(r"['\"][ \t]{0,9},[ \t]{0,9}['\"]")
+# Not behind a template of `pack`.
+_BETWEEN_PARTS = Lazy(r"(?<![AaHh][\d*])['\"][ \t]{0,9},[ \t]{0,9}['\"]")
 # A request with a body, in a text that also reads a file.
 _POSTS = Lazy(
     r"(?i)\b(?:post|put)(?:async|form|json|_form)?\s{0,3}\(|uploadstring|uploadfile|\.post\b"
@@ -295,6 +297,7 @@ def _judge_blob(blob: re.Match[str], text: str, line: int, ledger: Ledger) -> No
 def _search_unparsed(text: str, line: int, ledger: Ledger) -> None:
     """Note hosts and paths, and credentials in a text that also sends."""
     ledger.names_url(text, line)
+    read_light(text, line, ledger)
     if _FETCHES.search(text) and (runs := _RUNS_VALUE.search(text)):
         ledger.find("fetch-and-run", line + text.count("\n", 0, runs.start()), runs[0], "ask")
     sink = _SINK.search(text)

@@ -63,6 +63,10 @@ _BY_ENDING = {
     ".cjs": "javascript", ".jsx": "javascript", ".ts": "typescript", ".mts": "typescript",
     ".tsx": "typescript", ".ps1": "powershell", ".psm1": "powershell", ".bat": "powershell",
     ".cmd": "powershell", ".rb": "other", ".pl": "other", ".php": "other", ".go": "other",
+    ".pm": "other", ".rake": "other", ".gemspec": "other", ".php5": "other", ".phtml": "other",
+    ".rmd": "markdown", ".qmd": "markdown", ".hta": "powershell", ".wsf": "powershell",
+    ".scpt": "other", ".jxa": "javascript", ".hs": "other", ".clj": "other", ".erl": "other",
+    ".kts": "other", ".cr": "other", ".el": "other", ".vim": "other", ".zig": "other",
     ".rs": "other", ".lua": "other", ".swift": "other", ".c": "other", ".java": "other",
     ".json": "data", ".yaml": "data", ".yml": "data", ".toml": "data", ".ini": "data",
     ".cfg": "data", ".csv": "data", ".xml": "data", ".html": "markdown", ".htm": "markdown",
@@ -127,15 +131,30 @@ def kind_of_text(path: str, text: str) -> str:
     match = _SHEBANG.match(text)
     if match:
         return "python" if match[1] else "javascript" if match[2] else "shell"
+    if _OTHER_SHEBANG.match(text):
+        return "other"
     if name in ("makefile", "gnumakefile", "justfile"):
         return "makefile"
     if name.startswith(("dockerfile", "containerfile")):
         return "dockerfile"
-    if name in ("rprofile", ".rprofile"):
+    if name.removeprefix(".") in _OTHER_FILES:
         return "other"
     if name in _SHELL_FILES or name.startswith(("pre-", "post-")) or "hooks/" in path:
         return "shell"
     return "data"
+
+
+# Files of Ruby, Perl, R, Groovy, Vim and Lisp that tools run by their names.
+_OTHER_FILES = frozenset(
+    """rprofile latexmkrc rakefile gemfile vagrantfile podfile fastfile brewfile guardfile capfile
+    dangerfile irbrc pryrc jenkinsfile perltidyrc perlcriticrc vimrc exrc gvimrc emacs gdbinit
+    lldbinit appfile puppetfile berksfile snapfile thorfile""".split()
+)
+_OTHER_SHEBANG = Lazy(
+    r"#![^\n]{0,80}?\b(?:ruby|perl|php|lua|rscript|pwsh|powershell|osascript|tclsh|awk|gawk|groovy"
+    r"|elixir|julia|guile|swift|go)\b",
+    re.IGNORECASE,
+)
 
 
 # Files that no program runs automatically, and that a model reads only when asked to.
