@@ -156,6 +156,15 @@ _ALL_OF_ENVIRONMENT = Lazy(
 )
 
 
+# What these names look like backwards, and with letters 13 places on.
+HIDDEN_SPELLINGS = {
+    spelled: name
+    for name in (*_POWERS, "curl", "wget", "bash", "https", "http://", "https://", "/bin/sh", "content")
+    for spelled in (name[::-1], decode_text("rot13", name) or "")
+    if len(spelled) > 3
+}
+
+
 class _Piece(NamedTuple):
     """A string of a text, or the words of a list in one: where it begins and ends."""
 

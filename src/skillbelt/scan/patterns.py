@@ -169,6 +169,10 @@ _SERVICE_READS = frozenset(("service", "settings"))
 # Not behind a template of `pack`.
 _BETWEEN_PARTS = Lazy(r"(?<![AaHh][\d*])['\"][ \t]{0,9},[ \t]{0,9}['\"]")
 # A request with a body, in a text that also reads a file.
+_OPENS = Lazy(
+    r"(?i)\b(?:open|read|children|glob|readdir|opendir|scandir|slurp|cat|cp|copy|list|walk|each"
+    r"|get-content|get-childitem|exec|include|tar|zip)|\.read"
+)
 _POSTS = Lazy(
     r"(?i)\b(?:post|put)(?:async|form|json|_form)?\s{0,3}\(|uploadstring|uploadfile|\.post\b"
 )
@@ -310,7 +314,9 @@ def _search_unparsed(text: str, line: int, ledger: Ledger) -> None:
         number = line + joined.count("\n", 0, at)
         if place_class(path) in _OTHER_READS:
             ledger.can("read", path, number)
-            ledger.find("credential-access", number, path)
+            # A folder that is named, and of which nothing is read or written, may be a test.
+            looked_at = path.endswith(".ssh") and not _OPENS.search(text)
+            ledger.find("credential-access", number, path, "note" if looked_at else None)
             if sink:
                 ledger.find("secret-to-network", number, path, "ask")
         elif sink and place_class(path) in _SERVICE_READS and _takes_file(text):

@@ -21,6 +21,7 @@ from skillbelt.records import NamedTuple
 from skillbelt.scan.addresses import find_urls, host_in, is_known, words_of
 from skillbelt.scan.ledger import Ledger
 from skillbelt.scan.places import find_paths, is_env_file, place_class
+from skillbelt.scan.prose_elsewhere import ELSEWHERE_PATTERNS
 from skillbelt.scan.prose_languages import OTHER_LANGUAGES
 from skillbelt.scan.prose_rules import PATTERNS, STEM, ProsePattern, lengthen
 from skillbelt.scan.prose_tasks import TASK_PATTERNS
@@ -470,7 +471,7 @@ def _choose_complete(complete: int) -> tuple[_Plan, ...]:
     return tuple([plan for plan, last in zip(_PLANS, _LASTS, strict=True) if complete & last])
 
 
-_ALL = (*PATTERNS, *TASK_PATTERNS, *OTHER_LANGUAGES)
+_ALL = (*PATTERNS, *TASK_PATTERNS, *ELSEWHERE_PATTERNS, *OTHER_LANGUAGES)
 
 
 def _assign_bits() -> tuple[list[_Plan], dict[str, list[tuple[ProsePattern, int]]]]:

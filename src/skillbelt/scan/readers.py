@@ -33,6 +33,7 @@ from skillbelt.values import SKILL_FILE
 
 if TYPE_CHECKING:
     from skillbelt.scan import (
+        data_values,
         embedded,
         javascript,
         package_names,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
         shell,
     )
 else:  # cost: 10 ms, each only for files or blocks in its language
+    data_values = Late("skillbelt.scan.data_values")
     embedded = Late("skillbelt.scan.embedded")
     package_names = Late("skillbelt.scan.package_names")
     javascript = Late("skillbelt.scan.javascript")
@@ -637,6 +639,8 @@ def read_plain(text: str, ledger: Ledger) -> None:
     for paragraph in find_padded(text):
         ledger.find("padded-text", paragraph.line, paragraph.text)
     settings_files.read_settings(text, 1, ledger)
+    data_values.read_data_file(text, ledger)
+    data_values.judge_foreign_orders(text, 1, ledger)
 
 
 def _read_data(text: str, kind: str, ledger: Ledger) -> None:
@@ -649,6 +653,8 @@ def _read_data(text: str, kind: str, ledger: Ledger) -> None:
     elif kind == "notebook":
         _read_notebook(text, ledger)
     _read_values(text, 1, ledger, _Look(text, ledger))
+    data_values.read_data_file(text, ledger)
+    data_values.judge_foreign_orders(text, 1, ledger)
 
 
 _HOOK = Lazy(r'"((?:pre|post)?(?:install|prepare|publish))"\s*:\s*"((?:[^"\\]|\\.)*)"')

@@ -37,15 +37,17 @@ from skillbelt.text import Lazy
 from skillbelt.values import SKILL_FILE
 
 if TYPE_CHECKING:
-    from skillbelt.scan import binary_files, shell
+    from skillbelt.scan import binary_files, shell, together
 else:
     binary_files = Late("skillbelt.scan.binary_files")  # cost: 1 ms, only for what is no text
     shell = Late("skillbelt.scan.shell")  # cost: 4 ms, only for shell commands
+    together = Late("skillbelt.scan.together")  # cost: 1 ms, only for files that act together
 
 MAX_FILES = 1_000
 MAX_BYTES = 32 * 2**20
 MAX_FILE_BYTES = 8 * 2**20
 _MAX_SIBLING = 16 * 2**10
+_MAX_AGAIN = 64 * 2**10
 _CATCH_ALL = Lazy(
     r"(?i)\b(?:use (?:this )?(?:skill )?for|handles?|whenever|on|before|invoke (?:this )?(?:for"
     r"|on)) (?:any|every|all)(?: and (?:all|every))? (?:\w+ )?(?:tasks?|requests?|questions?"
@@ -140,6 +142,9 @@ class _Reading:
             self.ledger.miss(f"{len(others) - MAX_FILES:,} files after the first {MAX_FILES:,}")
             if _is_acted_on(others[MAX_FILES]):
                 self._report_unread(others[MAX_FILES].path, f"it comes after {MAX_FILES:,} files")
+        if self.ledger.data_values or self.ledger.automatic:
+            scripts = [one.path for one in others if _is_acted_on(one)]
+            together.judge_together(self.ledger, scripts, self._read_again)
         judge_word(self.skill, self.ledger.used_hosts, self.ledger)
 
     def has_read(self, digest: str) -> bool:
@@ -250,6 +255,12 @@ class _Reading:
             if found in self._paths:
                 with suppress(SkillbeltError, OSError), self.skill.files.open(found) as file:
                     return _decode(file.read(_MAX_SIBLING) or b"")
+        return ""
+
+    def _read_again(self, path: str) -> str:
+        """Return the beginning of a file that was read before."""
+        with suppress(SkillbeltError, OSError), self.skill.files.open(path) as file:
+            return _decode(file.read(_MAX_AGAIN) or b"")
         return ""
 
     def _read_data(self, path: str, data: bytes, depth: int) -> None:

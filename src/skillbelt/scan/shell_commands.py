@@ -64,7 +64,7 @@ class ShellState:
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
-        self.variables: dict[str, Traced] = {}
+        self.variables: dict[str, Traced] = {"BASH": Traced(text="bash"), "SHELL": Traced(text="sh")}
         self.files: dict[str, Traced] = {}
 
     def assign(self, name: str, value: Traced, line: int) -> None:
@@ -347,6 +347,9 @@ def _shell(call: ShellCall, state: ShellState) -> Traced:
         ledger.runs_shell(script, line, call.whole)
         return Traced(labels=script.labels)
     files = [one for one in call.operands if one.known]
+    options = call.words[1 : call.words.index(files[0])] if files else call.words[1:]
+    if any(one.known in ("-n", "-nu", "-un") for one in options):
+        return UNKNOWN  # only the syntax is checked
     if files:
         content = state.content(files[0], line)
         if content.text or "net" in content.labels or "decoded" in content.labels:
@@ -845,8 +848,18 @@ _HOME_MOUNT = Lazy(
 )
 
 
+# What anyone may write: issues, comments and discussions, but not their numbers or titles.
+_STRANGERS_WRITE = Lazy(
+    r"(?i)\b(?:issue|pr|mr|discussion|incident)\s{1,9}(?:view|list|show|note)\b[^\n]{0,200}?(?:body|comments?"
+    r"|reviews|notes)\b|\bapi\b[^\n]{0,200}?(?:/comments|/issues/|/reviews|/discussions|/notes"
+    r"|\.body\b|bodytext)"
+)
+
+
 def _service_token(call: ShellCall, state: ShellState) -> Traced:
     """Return what programs of services print when they are asked for the token of the user."""
+    if call.name in ("gh", "glab") and _STRANGERS_WRITE.search(call.whole):
+        return Traced(labels=frozenset(("net",)))
     asked = prints_token(f"{call.name} {' '.join(call.texts)}")
     labels = frozenset(("service", f"{SERVICE_OF}{service_of(call.name)}"))
     return Traced(labels=labels) if asked else UNKNOWN

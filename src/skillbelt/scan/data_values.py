@@ -1,0 +1,239 @@
+"""Read the values of data files: places, commands and names that a script takes from them.
+
+A script that "applies the settings" does what its data says. A place, a list of files or a command
+in data is judged when a script of the skill reads that file and writes, packs, sends or runs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from itertools import islice
+from posixpath import basename, dirname, splitext
+
+from skillbelt.records import NamedTuple
+from skillbelt.scan.addresses import find_urls, is_known, is_reserved
+from skillbelt.scan.ledger import MAX_OF_A_KIND, Ledger
+from skillbelt.scan.light_code import HIDDEN_SPELLINGS
+from skillbelt.scan.places import place_class
+from skillbelt.scan.values import FindingKind
+from skillbelt.text import Lazy
+
+# Words of which each place that matters here has one.
+_HINTS = (
+    ".ssh", "authorized_keys", "rc.local", ".bashrc", ".zshrc", ".profile", ".bash_", ".zshenv",
+    ".zprofile", "config.fish", "sudoers", "/cron", "crontab", "systemd/", "aunchAgents",
+    "aunchDaemons", "autostart", "tartup", "git/hooks", "sitecustomize", "site-packages/",
+    "ld.so.preload", "profile.d", "urrentVersion", "$PROFILE", "_profile.ps1", ".aws", ".netrc",
+    ".npmrc", ".pypirc", ".kube", ".docker/config", ".git-credentials", ".gnupg", "id_rsa",
+    "id_ed25519", ".config/gh", ".config/gcloud", ".azure", "eychains", "Login Data", "ookies",
+    "_history", ".pgpass", ".vault-token", ".password-store", ".claude", ".codex", ".mozilla",
+    "google-chrome", "Chrome/", "wallet.dat", ".electrum", ".config/op", ".terraform.d", "/pam.d",
+    ".cargo/credentials", ".gem/credentials", ".s3cfg", ".boto", "/etc/shadow",
+)  # fmt: skip
+_MAX_HITS = 40
+_MAX_LINE = 2_000
+_FIELDS = Lazy(r"[\"'`,;|<>\t\[\]{}()]|\s=\s|=>|->|→|(?<=\w)[:=](?=\s|[~$/.%])|\s{1,9}(?=[~$/.%])|\s{2,}")
+# Before a value: what is left out, or the login key that a program of this kind needs.
+_LEFT_OUT = Lazy(
+    r"(?i)exclu|ignor|skip|deny|denied|block|forbid|sensitive|protect|redact|secret.?pattern|mask"
+    r"|never|unsafe|danger|disallow|scrub|filter|private_?key|identity|key_?file|ssh_?key|pubkey"
+    r"|public_?key|example|schema|description|placeholder"
+)
+_HOST_NAME = Lazy(r"\.(?:com|net|org|io)\b")
+_READS_PLACES = ("credential", "service", "settings", "history")
+_OUTSIDE = ("~", "$", "%", "/", ".", "C:", "c:", "HKCU", "HKEY", "%")
+
+# What a script that reads a data file does.
+_WRITES = Lazy(
+    r"(?i)write|append|install\b|copy|\bcp\b|\bmv\b|\btee\b|>>|\bln\b|symlink|out-file|set-content"
+    r"|add-content|copy-item|rename|move|open\([^\n]{0,80}['\"][wax]|file_put_contents|fwrite"
+)
+_TAKES = Lazy(
+    r"(?i)\btar\b|zip\b|tarfile|zipfile|make_archive|archiver|copy|\bcp\b|rsync|scp\b|curl|wget"
+    r"|urlopen|requests\.|httpx|fetch\(|axios|upload|\bpost\b|\bput\b|socket|send|print|write|cat\b"
+    r"|read_text|readfile|read_bytes|get-content|\bnc\b|echo|puts"
+)
+
+# A command that is a value by itself, with no pipe in it.
+_COMMAND = Lazy(
+    r"(?m)(?:^[ \t]{0,20}(?:-[ \t]{1,9})?|[\"'=:>`][ \t]{0,9}|^[^\n:=]{1,60}[:=][ \t]{0,9})"
+    r"((?:sudo[ \t]{1,9}|env[ \t]{1,9}|nohup[ \t]{1,9}|eval[ \t]{1,9}|exec[ \t]{1,9}){0,3}"
+    r"(?:curl|wget|nc|ncat|scp|rsync|sftp|rm|tar|zip|base64|bash|sh|zsh|python3?|node|perl|ruby|php"
+    r"|chmod|chown|install|cp|mv|cat|dd|ssh|crontab|launchctl|systemctl|schtasks|reg|git|eval|gh"
+    r"|source|powershell|pwsh|osascript|docker|useradd|usermod|dig|nslookup|rclone|aws|gpg|openssl"
+    r"|tee|echo|printf)[ \t]{1,9}[^\n`]{3,600})"
+)
+_COMMAND_SIGNS = (
+    "curl ", "wget ", "nc ", "ncat ", "scp ", "rsync ", "rm -", "base64 ", "sh -c", "bash ", "tee ",
+    "chmod ", "crontab", "launchctl", "systemctl", "schtasks", "-enc", "eval ", ".ssh", "git config",
+    "docker run", "useradd", "usermod", "dig ", "nslookup ", "/dev/tcp", "rclone ", "osascript",
+    "source <(", "mkfs", "dd if", "authorized_keys", "sudoers",
+)  # fmt: skip
+# A value that a program reads as a list of words.
+_WORD_LIST = Lazy(
+    r"\[\s{0,9}[\"'](?:sudo|bash|sh|zsh|curl|wget|nc|scp|rsync|rm|tar|zip|cat|cp|dd|ssh|git|dig|nslookup"
+    r"|powershell|pwsh|install|docker)[\"'](?:\s{0,20},\s{0,20}(?:\"[^\"\n]{0,300}\"|'[^'\n]{0,300}'))"
+    r"{1,30}\s{0,20}\]"
+)
+_WORD = Lazy(r"\"([^\"\n]{0,300})\"|'([^'\n]{0,300})'")
+_SPELLED = Lazy(r"(?<![\w/+.-])[A-Za-z_.:/-]{4,40}(?![\w/+=-])")
+_MAX_SPELLED = 256 * 2**10
+_SENTENCE_WORDS = 6
+_ENGLISH = Lazy(r"(?i)\b(?:the|and|to|with|your|see|for|from|is|are|of|this|at|in|or|by)\b")
+
+
+class DataValue(NamedTuple):
+    """A value of a data file that matters if a script of the skill acts on it."""
+
+    rule: str
+    kind: FindingKind
+    path: str
+    line: int
+    value: str
+    needs: re.Pattern[str]
+    weaker: bool
+
+
+def read_data_file(text: str, ledger: Ledger) -> None:
+    """Note the places, the commands and the spelled names that a data file holds."""
+    if _is_no_source(ledger.path):
+        return
+    ledger.spend(1 + len(text) // 500)
+    for number, line in _find_lines(text):
+        _read_line(line, number, ledger)
+    for command, number in find_data_commands(text):
+        ledger.read_shell(command, number, ledger)
+    if len(text) <= _MAX_SPELLED:
+        _find_spelled(text, ledger)
+
+
+def _is_no_source(path: str) -> bool:
+    name = basename(path).lower()
+    return name.endswith(("ignore", ".lock", "lock.json", ".svg", ".map")) or name.startswith("license")
+
+
+def _find_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the lines with a hint, each once."""
+    seen: set[int] = set()
+    for hint in _HINTS:
+        at = text.find(hint)
+        hits = 0
+        while at >= 0 and hits < _MAX_HITS:
+            start = text.rfind("\n", 0, at) + 1
+            end = text.find("\n", at)
+            end = len(text) if end < 0 else end
+            if start not in seen:
+                seen.add(start)
+                hits += 1
+                near = text[max(start, at - _MAX_LINE // 2) : min(end, at + _MAX_LINE // 2)]
+                yield text.count("\n", 0, start) + 1, near
+            at = text.find(hint, end)
+
+
+def _read_line(line: str, number: int, ledger: Ledger) -> None:
+    if _LEFT_OUT.search(line) or _LEFT_OUT.search(basename(ledger.path)):
+        return
+    for field in _FIELDS.split(line)[:60]:
+        value = (field or "").strip().strip("\"'`,;:").rstrip("/.")
+        if not 3 < len(value) < 160 or not value.startswith(_OUTSIDE):
+            continue
+        if " " in value and not re.search(r"(?i)login data|start menu|user data", value):
+            continue
+        place = place_class(value) or place_class(f"{value}/hosts.yml")
+        rule = ""
+        if _HOST_NAME.search(value):
+            continue
+        if "sudoers" in value:
+            rule, needs = "privilege", _WRITES
+        elif place == "persistence":
+            rule, needs = "persistence", _WRITES
+        elif place in _READS_PLACES:
+            rule, needs = "credential-access", _TAKES
+        if rule and len(ledger.data_values) < MAX_OF_A_KIND:
+            ledger.data_values.append(
+                DataValue(rule, "ask", ledger.path, number, value, needs, ledger.weaker)
+            )
+
+
+def find_data_commands(text: str) -> Iterator[tuple[str, int]]:
+    """Yield the commands that are values by themselves, with their lines."""
+    if not any(sign in text for sign in _COMMAND_SIGNS):
+        return
+    counted = line = 0
+    for match in islice(_COMMAND.finditer(text), 200):
+        command = match[1].strip().rstrip(",")
+        before = text[match.start(1) - 1 : match.start(1)]
+        if before in "\"'" and before:
+            command = command.partition(before)[0] if f"\\{before}" not in command else command
+        command = command.replace('\\"', '"').replace("\\n", "\n")
+        if any(sign in command for sign in _COMMAND_SIGNS):
+            line += text.count("\n", counted, match.start(1))
+            counted = match.start(1)
+            yield command.rstrip("\"'"), line + 1
+    counted = line = 0
+    for match in islice(_WORD_LIST.finditer(text), 100):
+        words = [one or two for one, two in _WORD.findall(match[0])]
+        line += text.count("\n", counted, match.start())
+        counted = match.start()
+        yield " ".join(f"'{one}'" if " " in one else one for one in words), line + 1
+
+
+def _find_spelled(text: str, ledger: Ledger) -> None:
+    """Note names of programs and functions that are written backwards or with other letters."""
+    words = set(_SPELLED.findall(text))
+    for word in words:
+        plain = HIDDEN_SPELLINGS.get(word.lower())
+        if plain is not None:
+            line = text.count("\n", 0, text.find(word)) + 1
+            ledger.find("reflective-call", line, f"{word}: {plain}", "ask")
+
+
+def judge_foreign_orders(text: str, line: int, ledger: Ledger) -> None:
+    """Note a key file that a sentence in another language than English names, in data."""
+    if not any(hint in text for hint in _HINTS):
+        return
+    for number, one in enumerate(text.split("\n")):
+        if len(one) > 40 and any(hint in one for hint in _HINTS):
+            words = re.findall(r"[^\W\d_]{2,}", one)
+            if len(words) < _SENTENCE_WORDS or _ENGLISH.search(one) or _LEFT_OUT.search(one):
+                continue
+            for path in re.findall(r"(?<![\w.-])~?[\w/-]{0,40}\.[a-z][\w./-]{2,60}", one)[:10]:
+                if not _HOST_NAME.search(path) and place_class(path) in ("credential", "service", "history"):
+                    ledger.find("ask-for-secret", line + number, one.strip()[:80], "ask")
+                    break
+
+
+def judge_data_values(
+    ledger: Ledger, scripts: list[str], read: Callable[[str], str]
+) -> None:
+    """Judge the values of data files that a script of the skill reads and acts on."""
+    if not ledger.data_values or not scripts:
+        return
+    texts = [text for path in scripts[:60] if (text := read(path))]
+    readers: dict[str, list[str]] = {}
+    for one in ledger.data_values:
+        if one.path not in readers:
+            readers[one.path] = [text for text in texts if _reads(text, one.path)]
+        if any(one.needs.search(text) for text in readers[one.path]):
+            ledger.path, ledger.first_line, ledger.weaker = one.path, 1, one.weaker
+            ledger.find(one.rule, one.line, one.value, one.kind)
+    ledger.weaker = False
+
+
+def _reads(text: str, path: str) -> bool:
+    """Whether a script names a data file, its ending, or its folder with a choice of files."""
+    name, folder = basename(path), basename(dirname(path))
+    stem, ending = splitext(name)
+    if name in text or (ending and re.search(rf"[\"'*}}]{re.escape(ending)}\b", text)):
+        return True
+    quoted = re.search(rf"[\"'/]{re.escape(folder)}[\"'/]", text) if folder else None
+    return quoted is not None and (stem in text or "*" in text or "iterdir" in text or "$" in text)
+
+
+def names_unknown_host(text: str) -> str:
+    """Return the first host of a text that nobody knows; "" if there is none."""
+    for found in find_urls(text, 20):
+        if not is_known(found.host) and not is_reserved(found.host):
+            return found.host
+    return ""

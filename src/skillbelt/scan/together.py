@@ -1,0 +1,30 @@
+"""Judge what files of a skill do together: data that a script acts on, programs that others run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from posixpath import basename
+
+from skillbelt.scan.addresses import classify
+from skillbelt.scan.data_values import judge_data_values
+from skillbelt.scan.ledger import Ledger
+
+
+def judge_together(ledger: Ledger, scripts: list[str], read: Callable[[str], str]) -> None:
+    """Judge what was noted in single files by what the others do with it."""
+    judge_data_values(ledger, scripts, read)
+    _judge_automatic(ledger)
+
+
+def _judge_automatic(ledger: Ledger) -> None:
+    """Note files that another program runs by itself and that send something."""
+    if not ledger.automatic:
+        return
+    sent = {(one.path, one.host): one.line for one in ledger.sent.values() if not one.weaker}
+    for host, (path, line) in ledger.used_hosts.items():
+        sent.setdefault((path, host), line)
+    for (path, host), line in sent.items():
+        how = ledger.automatic.get(basename(path))
+        if how is not None and path not in ("", "SKILL.md") and classify(host) != "own":
+            ledger.path, ledger.first_line = path, 1
+            ledger.find("data-to-unknown-host", line, f"{how} sends to {host}", "ask")
