@@ -33,7 +33,9 @@ _HINTS = (
 )  # fmt: skip
 _MAX_HITS = 40
 _MAX_LINE = 2_000
-_FIELDS = Lazy(r"[\"'`,;|<>\t\[\]{}()]|\s=\s|=>|->|→|(?<=\w)[:=](?=\s|[~$/.%])|\s{1,9}(?=[~$/.%])|\s{2,}")
+_FIELDS = Lazy(
+    r"[\"'`,;|<>\t\[\]{}()]|\s=\s|=>|->|→|(?<=\w)[:=](?=\s|[~$/.%])|\s{1,9}(?=[~$/.%])|\s{2,}"
+)
 # Before a value: what is left out, or the login key that a program of this kind needs.
 _LEFT_OUT = Lazy(
     r"(?i)exclu|ignor|skip|deny|denied|block|forbid|sensitive|protect|redact|secret.?pattern|mask"
@@ -110,7 +112,9 @@ def read_data_file(text: str, ledger: Ledger) -> None:
 
 def _is_no_source(path: str) -> bool:
     name = basename(path).lower()
-    return name.endswith(("ignore", ".lock", "lock.json", ".svg", ".map")) or name.startswith("license")
+    return name.endswith(("ignore", ".lock", "lock.json", ".svg", ".map")) or name.startswith(
+        "license"
+    )
 
 
 def _find_lines(text: str) -> Iterator[tuple[int, str]]:
@@ -199,14 +203,16 @@ def judge_foreign_orders(text: str, line: int, ledger: Ledger) -> None:
             if len(words) < _SENTENCE_WORDS or _ENGLISH.search(one) or _LEFT_OUT.search(one):
                 continue
             for path in re.findall(r"(?<![\w.-])~?[\w/-]{0,40}\.[a-z][\w./-]{2,60}", one)[:10]:
-                if not _HOST_NAME.search(path) and place_class(path) in ("credential", "service", "history"):
+                if not _HOST_NAME.search(path) and place_class(path) in (
+                    "credential",
+                    "service",
+                    "history",
+                ):
                     ledger.find("ask-for-secret", line + number, one.strip()[:80], "ask")
                     break
 
 
-def judge_data_values(
-    ledger: Ledger, scripts: list[str], read: Callable[[str], str]
-) -> None:
+def judge_data_values(ledger: Ledger, scripts: list[str], read: Callable[[str], str]) -> None:
     """Judge the values of data files that a script of the skill reads and acts on."""
     if not ledger.data_values or not scripts:
         return

@@ -159,7 +159,17 @@ _ALL_OF_ENVIRONMENT = Lazy(
 # What these names look like backwards, and with letters 13 places on.
 HIDDEN_SPELLINGS = {
     spelled: name
-    for name in (*_POWERS, "curl", "wget", "bash", "https", "http://", "https://", "/bin/sh", "content")
+    for name in (
+        *_POWERS,
+        "curl",
+        "wget",
+        "bash",
+        "https",
+        "http://",
+        "https://",
+        "/bin/sh",
+        "content",
+    )
     for spelled in (name[::-1], decode_text("rot13", name) or "")
     if len(spelled) > 3
 }
@@ -215,7 +225,9 @@ def _judge_made(
     folded = made.lower()
     if folded in _POWERS and (not is_plain or folded not in _WORDS) and len(folded) > 3:
         return "reflective-call", ""
-    if not is_plain and re.match(r"(?:https?|ftp)://[\w.-]{4}|[\w.-]{1,9}\s{0,2}\|\s{0,2}(?:ba)?sh\b", folded):
+    if not is_plain and re.match(
+        r"(?:https?|ftp)://[\w.-]{4}|[\w.-]{1,9}\s{0,2}\|\s{0,2}(?:ba)?sh\b", folded
+    ):
         return "reflective-call", ""
     if deletes and not is_plain and folded.strip("/") in _HOME_FOLDERS:
         return "destruction", ""
@@ -364,7 +376,11 @@ def _judge_lookups(text: str, starts: _LineStarts, ledger: Ledger, has_key: bool
         return
     for match in islice(_DATA_LABEL.finditer(text), 20):
         domain = (match[1] or match[2]).lower()
-        if not is_known(domain) and not is_reserved(domain) and domain.rpartition(".")[2] not in _ENDINGS:
+        if (
+            not is_known(domain)
+            and not is_reserved(domain)
+            and domain.rpartition(".")[2] not in _ENDINGS
+        ):
             kind = None if has_key else "ask"
             ledger.find("dns-exfiltration", starts.line_of(match.start()), domain, kind)  # type: ignore[arg-type]
 

@@ -52,60 +52,100 @@ _PUT = (
 
 ELSEWHERE_PATTERNS: tuple[ProsePattern, ...] = (
     # A page that is read and applied
-    pattern("follow-remote-text", "ask", "http & fetc down retr read load open visi get pull requ "
-    "cons look go see chec impo sync refr poll grab & appl foll obey hono impl carr act adop exec "
-    "perf comp abid stic work enfo heed obse put do trea prec prio as run take has", rf"""
+    pattern(
+        "follow-remote-text",
+        "ask",
+        "http & fetc down retr read load open visi get pull requ "
+        "cons look go see chec impo sync refr poll grab & appl foll obey hono impl carr act adop exec "
+        "perf comp abid stic work enfo heed obse put do trea prec prio as run take has",
+        rf"""
         \b{_GET}\b[^\n]{{0,80}}?\bhttps?://\S++[^\n]{{0,60}}?\b(?:and|then|to|,|;)
-        [^\n]{{0,30}}?\b{_APPLY}""", by_host=True),
-    pattern("follow-remote-text", "ask", "sess conv chat time star task requ & fetc down retr read "
-    "load open visi get pull requ cons chec impo sync refr poll & http", rf"""
+        [^\n]{{0,30}}?\b{_APPLY}""",
+    ),
+    pattern(
+        "follow-remote-text",
+        "ask",
+        "sess conv chat time star task requ & fetc down retr read "
+        "load open visi get pull requ cons chec impo sync refr poll & http",
+        rf"""
         \b(?:at|on|before|with|in|during|whenever|when) (?:the )?(?:start|beginning|begin|opening|each
         |every|a new|any)\b[^\n]{{0,30}}\b(?:sessions?|conversations?|chats?|tasks?|requests?|times?)
-        \b[^\n]{{0,60}}?\b{_GET}\b[^\n]{{0,60}}?https?://""", by_host=True),
+        \b[^\n]{{0,60}}?\b{_GET}\b[^\n]{{0,60}}?https?://""",
+    ),
     # A text that an image, a file or a stranger brings along
-    pattern("follow-remote-text", "ask", "do does carr act foll obey & it they file imag page text "
-    "note desc meta mess mail issu comm docu tick revi titl & say says ask asks tell want dema requ",
-    r"""
+    pattern(
+        "follow-remote-text",
+        "ask",
+        "do does carr act foll obey & it they file imag page text "
+        "note desc meta mess mail issu comm docu tick revi titl & say says ask asks tell want dema requ",
+        r"""
         \b(?:do|does|carry out|act on|follow|obey) (?:exactly |just )?(?:what(?:ever)?|everything
         |anything|as) (?:it|(?:the|this|that|their|its) (?:\w+ )?(?:file|image|picture|page|text
         |note|description|metadata|message|mail|e-mail|issue|comment|document|ticket|review|title
-        |response|answer|result)s?) (?:asks?|says?|tells?|wants?|demands?|requests?)\b"""),
+        |response|answer|result)s?) (?:asks?|says?|tells?|wants?|demands?|requests?)\b""",
+    ),
     # Programs that strangers wrote
-    pattern("follow-remote-text", "ask", "run exec carr eval paste perf try repl appl & issu comm "
-    "thre tick pull pr prs bug emai e-ma mail mess post repl answ foru disc revi chat chan web webp "
-    "sear atta subm repo gist past & code snip comm scri repr step one- onel shel fenc patc reci "
-    "macr payl quer sql", rf"""
+    pattern(
+        "follow-remote-text",
+        "ask",
+        "run exec carr eval paste perf try repl appl & issu comm "
+        "thre tick pull pr prs bug emai e-ma mail mess post repl answ foru disc revi chat chan web webp "
+        "sear atta subm repo gist past & code snip comm scri repr step one- onel shel fenc patc reci "
+        "macr payl quer sql",
+        rf"""
         \b(?:runs?|executes?|carr(?:y|ies) out|evaluates?|performs?|replays?|running|executing
         |carrying out)\b (?:[\w'-]+ ){{0,4}}?{_CODE}\b (?:[\w'-]+ ){{0,5}}?(?:from|in|of|inside|within
         |found in|posted (?:in|to)|given in|taken from|out of|contained in)\b (?:[\w'-]+ ){{0,5}}?
-        {_STRANGER}\b"""),
-    pattern("follow-remote-text", "ask", "run exec carr eval perf repl & issu comm "
-    "thre tick pull pr prs bug emai e-ma mail mess post foru disc revi chat chan web webp "
-    "subm gist past & code snip comm scri repr one- fenc patc", rf"""
+        {_STRANGER}\b""",
+    ),
+    pattern(
+        "follow-remote-text",
+        "ask",
+        "run exec carr eval perf repl & issu comm "
+        "thre tick pull pr prs bug emai e-ma mail mess post foru disc revi chat chan web webp "
+        "subm gist past & code snip comm scri repr one- fenc patc",
+        rf"""
         \b(?:extract|take|copy|pull|grab|get)s?\b (?:[\w'-]+ ){{0,4}}?{_CODE}\b (?:[\w'-]+ ){{0,4}}?
         (?:from|out of|in)\b (?:[\w'-]+ ){{0,4}}?{_STRANGER}\b[^\n]{{0,60}}\b(?:and|then)\b
-        [^\n]{{0,20}}\b(?:runs?|executes?|evaluates?) (?:it|them|that|this)\b"""),
+        [^\n]{{0,20}}\b(?:runs?|executes?|evaluates?) (?:it|them|that|this)\b""",
+    ),
     # A key file in the result
-    pattern("ask-for-secret", "ask", "quot repr tran past appe atta embe incl cite copy inse dump "
-    "prin list stat reco note writ show add echo repe summ put plac give repo rend fill ment & ssh "
-    "aws netr npmr pypi pgpa git- gnup vaul kube dock conf azur carg clau code etc id_r id_e bash "
-    "zsh pass & full verb cont whol bloc sect appe repo foot head comm outp resu as in lite exac "
-    "summ answ desc line firs last end", rf"""
+    pattern(
+        "ask-for-secret",
+        "ask",
+        "quot repr tran past appe atta embe incl cite copy inse dump "
+        "prin list stat reco note writ show add echo repe summ put plac give repo rend fill ment & ssh "
+        "aws netr npmr pypi pgpa git- gnup vaul kube dock conf azur carg clau code etc id_r id_e bash "
+        "zsh pass & full verb cont whol bloc sect appe repo foot head comm outp resu as in lite exac "
+        "summ answ desc line firs last end",
+        rf"""
         {_PUT}\b[^\n]{{0,90}}?{_KEY_FILE}[^\n]{{0,90}}?\b(?:in full|verbatim|in its entirety
         |as (?:the |a |an )?(?:\w+ ){{0,3}}?(?:section|appendix|footer|header|comment|note|block
         |attachment|example|line|evidence|proof)|(?:in|into|to|at the (?:end|top) of|under|below) (?:the
         |your |a |an |its )?(?:\w+ ){{0,3}}?(?:report|output|result|summary|answer|reply|description
         |body|appendix|footer|header|document|page|file|pull request|commit|issue|message|mail|readme
-        |changelog|letter|table|sheet))\b"""),
-    pattern("ask-for-secret", "ask", "quot repr tran past appe atta embe incl cite copy inse dump "
-    "add put & ssh aws netr npmr pypi pgpa git- gnup vaul kube dock conf azur carg clau code etc "
-    "id_r id_e bash zsh pass & cont full text whol line bloc prof sect body entr valu", rf"""
+        |changelog|letter|table|sheet))\b""",
+    ),
+    pattern(
+        "ask-for-secret",
+        "ask",
+        "quot repr tran past appe atta embe incl cite copy inse dump "
+        "add put & ssh aws netr npmr pypi pgpa git- gnup vaul kube dock conf azur carg clau code etc "
+        "id_r id_e bash zsh pass & cont full text whol line bloc prof sect body entr valu",
+        rf"""
         {_PUT}\b[^\n]{{0,40}}?\b(?:contents?|text|whole|lines?|block|profile|section|body|entries
-        |values?|full)\b (?:of |from |in )?[^\n]{{0,30}}?{_KEY_FILE}"""),
+        |values?|full)\b (?:of |from |in )?[^\n]{{0,30}}?{_KEY_FILE}""",
+    ),
     # What must not be spoken of
-    pattern("hide-from-user", "ask", "leav keep omit drop & summ answ repl repo resp outp mess", r"""
+    pattern(
+        "hide-from-user",
+        "ask",
+        "leav keep omit drop & summ answ repl repo resp outp mess",
+        r"""
         \b(?:leave|keep|omit|drop) (?:this|it|that|these|them|all (?:of )?this|the (?:step|call|command
         |request|upload|download|helper|run|fetch))\b[^\n]{0,30}?\b(?:out of|from)\b[^\n]{0,60}?\b
         (?:your (?:\w+ )?(?:summary|answer|reply|report|response|output|message)|the (?:final
-        |user-facing) (?:summary|answer|reply|report|response|output|message))""", negatable=False),
+        |user-facing) (?:summary|answer|reply|report|response|output|message))""",
+        negatable=False,
+    ),
 )

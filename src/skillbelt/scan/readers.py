@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         data_values,
         embedded,
         javascript,
+        machine_settings,
         package_names,
         python_code,
         settings_files,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 else:  # cost: 10 ms, each only for files or blocks in its language
     data_values = Late("skillbelt.scan.data_values")
     embedded = Late("skillbelt.scan.embedded")
+    machine_settings = Late("skillbelt.scan.machine_settings")
     package_names = Late("skillbelt.scan.package_names")
     javascript = Late("skillbelt.scan.javascript")
     python_code = Late("skillbelt.scan.python_code")
@@ -672,6 +674,7 @@ def _read_package(text: str, ledger: Ledger) -> None:
             if scripts is None:
                 shell.read_shell(match[2].replace('\\"', '"'), line, ledger)
             ledger.find("dynamic-code", line, match[0], "note")
+            machine_settings.note_automatic(match[2], "a script that an install runs", ledger)
     for match, line in number_lines(_DEPENDENCY.finditer(text), text, 1):
         if match[1] != "version":
             package_names.judge_package("npm", match[1], line, ledger)

@@ -11,6 +11,7 @@ from skillbelt.scan.command_names import COMMAND_NAMES
 from skillbelt.scan.decoding import decode_text
 from skillbelt.scan.embedded import find_command_strings
 from skillbelt.scan.ledger import HOLE, SERVICE_OF, UNKNOWN, Ledger, Traced, merge
+from skillbelt.scan.machine_settings import judge_instead, note_automatic
 from skillbelt.scan.package_names import judge_packages
 from skillbelt.scan.places import find_paths, place_class, prints_token, service_of
 from skillbelt.text import Lazy
@@ -64,7 +65,10 @@ class ShellState:
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
-        self.variables: dict[str, Traced] = {"BASH": Traced(text="bash"), "SHELL": Traced(text="sh")}
+        self.variables: dict[str, Traced] = {
+            "BASH": Traced(text="bash"),
+            "SHELL": Traced(text="sh"),
+        }
         self.files: dict[str, Traced] = {}
 
     def assign(self, name: str, value: Traced, line: int) -> None:
@@ -704,6 +708,19 @@ _COMMAND_KEY = Lazy(
 )
 
 
+# Settings whose value is a program that git runs on what is stored or sent.
+_RUN_KEY = Lazy(
+    r"(?i)\b(?:filter\.\S{1,40}\.(?:clean|smudge|process)|diff\.(?:\S{1,40}\.)?(?:textconv|command|external)"
+    r"|merge\.\S{1,40}\.driver|core\.(?:fsmonitor|sshCommand|gitProxy|hooksPath)|gpg\.(?:\S{1,20}\.)?program"
+    r"|init\.templateDir|interactive\.diffFilter|(credential\.(?:\S{1,80}\.)?helper|core\.askPass))\b"
+)
+_USUAL_HELPER = Lazy(
+    r"(?i)(?:store|cache|osxkeychain|manager(?:-core)?|libsecret|wincred|gnome-keyring|oauth|gcloud(?:\.sh)?"
+    r"|!?(?:/\S{1,60}/)?gh auth git-credential|!?aws codecommit|!?glab|netrc|\Z|credential\.\S{0,80}helper)"
+)
+_INSTEAD_KEY = Lazy(r"(?i)\burl\.[\"']?(\S{4,200}?)[\"']?\.(?:push)?insteadOf\b")
+
+
 def _git(call: ShellCall, state: ShellState) -> Traced:
     if call.has("config") and (key := _COMMAND_KEY.search(call.whole)):
         # Hooks in the checkout are reviewed with it.
@@ -713,6 +730,12 @@ def _git(call: ShellCall, state: ShellState) -> Traced:
         state.ledger.find("persistence", call.line, call.whole, "note" if plain else None)
         command = call.words[-1].known.removeprefix("!")
         state.ledger.runs_shell(Traced(text=command), call.line, "git config")
+    if call.has("config") and (key := _RUN_KEY.search(call.whole)):
+        note_automatic(call.texts[-1], "a program that git runs", state.ledger)
+        if key[1] and not _USUAL_HELPER.match(call.texts[-1]):
+            state.ledger.find("persistence", call.line, call.whole, "ask")
+    if call.has("config") and (instead := _INSTEAD_KEY.search(call.whole)):
+        judge_instead(instead[1], call.texts[-1], call.line, state.ledger)
     if call.has("config", "remote") and call.has("-l", "--list", "--get-regexp", "-v"):
         return _about_machine(call, state)
     if call.has("clone"):

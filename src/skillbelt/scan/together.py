@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from posixpath import basename
 
-from skillbelt.scan.addresses import classify
+from skillbelt.scan.addresses import classify, is_known
 from skillbelt.scan.data_values import judge_data_values
 from skillbelt.scan.ledger import Ledger
 
@@ -22,7 +22,8 @@ def _judge_automatic(ledger: Ledger) -> None:
         return
     sent = {(one.path, one.host): one.line for one in ledger.sent.values() if not one.weaker}
     for host, (path, line) in ledger.used_hosts.items():
-        sent.setdefault((path, host), line)
+        if not is_known(host):
+            sent.setdefault((path, host), line)
     for (path, host), line in sent.items():
         how = ledger.automatic.get(basename(path))
         if how is not None and path not in ("", "SKILL.md") and classify(host) != "own":
