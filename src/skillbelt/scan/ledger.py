@@ -117,6 +117,8 @@ class Ledger:
         self.findings: list[Finding] = []
         self.unseen: list[str] = []
         self.skill_words = skill_words
+        # Whether the skill is described in English.
+        self.is_english = False
         self.path, self.first_line = "", 1
         # Whether findings count one kind less, because the text only shows an example.
         self.weaker = False

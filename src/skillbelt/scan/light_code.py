@@ -183,6 +183,80 @@ class _Piece(NamedTuple):
     end: int
 
 
+# Code that strangers write, and that a text takes out of what they wrote and runs.
+_STRANGERS = Lazy(
+    r"(?i)\bgh[\"', ]{1,4}(?:issue|pr|api)\b|/issues/|/comments\b|/pulls/|issue_comment|\.get_comments\("
+    r"|\.listcomments|imaplib|poplib|messages\(\)\.(?:list|get)|conversations[._]history|getupdates"
+    r"|channel\.history|\.messages\.fetch|feedparser|praw\.|/discussions|\bnotes\.list|glab"
+)
+_TAKES_BLOCK = Lazy(
+    r"```[\w\\+*?()|:-]{0,40}?(?:\\[nsSr]|\[|\(|\.\*)|(?:split|find|indexof|index|startswith|startswith\?"
+    r"|rfind|partition)\(\s{0,3}[\"'`](?:```|~~~)|codeblock|code_block|\bfenced\b"
+    r"|(?:select|find|find_all|queryselector|queryselectorall|css|xpath)\(\s{0,3}[\"'](?://)?(?:pre|code)\b",
+    re.IGNORECASE,
+)
+_RUNS_TEXT = Lazy(
+    r"(?i)\b(?:subprocess\.\w{1,20}|os\.(?:system|popen)|exec(?:sync|file|filesync)?|eval|spawn(?:sync)?"
+    r"|runpy\.\w{1,12}|child_process|new function|vm\.run\w{1,20}|system|popen|instance_eval"
+    r"|invoke-expression|iex)\s{0,3}\(|\b(?:bash|sh|zsh|python3?|node)[\"']?[ ,]{1,3}[\"']?(?:-c\b|[\w./$-]{1,60})"
+)
+# The function that loads modules, handed on as a value; modules handed to a template.
+_LOADER_AS_VALUE = Lazy(
+    r"(?:(?<![=!<>])=|[,:(\[])\s{0,9}__import__\b(?!\s{0,3}\()"
+    r"|\.globals(?:\[[\"']\w{1,40}[\"']\]\s{0,3}=|\.update\([^\n]{0,80}=)\s{0,3}(?:eval|exec|getattr|open|os"
+    r"|subprocess|sys|importlib(?:\.import_module)?|__builtins__|builtins)\b"
+)
+_REMOTE_TEMPLATE = Lazy(
+    r"(?:FunctionLoader|DictLoader|from_string|Template|compile|ERB\.new|render_string|renderString)\s{0,3}\("
+    r"[^\n]{0,120}\b(?:urlopen|requests\.get|httpx\.get|fetch|axios|Net::HTTP|URI\.open|got)\b"
+)
+_FETCHES_TEXT = Lazy(r"\b(?:urlopen|requests\.get|httpx\.get|urllib3|aiohttp)\b")
+
+
+_HOME_FOLDER = Lazy(
+    r"homedir\(|expanduser|Path\.home|Dir\.home|\bHOME\b|USERPROFILE|UserHomeDir|~/"
+)
+_SENDS_ANY = Lazy(
+    r"\b(?:fetch|axios|requests\.(?:post|put)|urlopen|httpx|https?\.request|curl|wget|sendBeacon|net\.connect"
+    r"|createConnection|socket|http\.client|got|Net::HTTP|http\.Post)\b"
+)
+_DOTTED_CHOICE = Lazy(
+    r"\^?\\?\.(?:\((?:\?:)?([\w-]{1,20}(?:\|[\w-]{1,20}){1,7})\)|\{([\w-]{1,20}(?:,[\w-]{1,20}){1,7})\})[\w.\\-]{0,20}"
+)
+
+
+def judge_any_code(text: str, line: int, ledger: Ledger, *, followed: bool = False) -> None:
+    """Note what needs no data flow in code of any language, parsed or not."""
+    # A shell's commands are followed.
+    fenced = not followed and any(
+        mark in text for mark in ("```", "~~~", "lock", "fenced", "pre", "code")
+    )
+    if (
+        fenced
+        and (block := _TAKES_BLOCK.search(text))
+        and _STRANGERS.search(text)
+        and _RUNS_TEXT.search(text)
+    ):
+        at = line + text.count("\n", 0, block.start())
+        ledger.find("fetch-and-run", at, "a block of code out of what others wrote", "ask")
+    if "|" in text and not text.isspace() and _HOME_FOLDER.search(text) and _SENDS_ANY.search(text):
+        for match in islice(_DOTTED_CHOICE.finditer(text), 40):
+            for made, at, _ in _from_choice(match):
+                if find_named_place(made.lstrip("^").rstrip("$"))[0] in _READS_KEYS:
+                    number = line + text.count("\n", 0, at)
+                    ledger.find("secret-to-network", number, match[0], "ask")
+                    break
+    for form, rule in ((_LOADER_AS_VALUE, "reflective-call"), (_REMOTE_TEMPLATE, "fetch-and-run")):
+        needed = (
+            "__import__" in text or ".globals" in text if form is _LOADER_AS_VALUE else "(" in text
+        )
+        if needed and (match := form.search(text)) is not None:
+            ledger.find(rule, line + text.count("\n", 0, match.start()), match[0], "ask")
+    if "FunctionLoader(" in text and "Sandboxed" not in text and _FETCHES_TEXT.search(text):
+        at = line + text.count("\n", 0, text.find("FunctionLoader("))
+        ledger.find("fetch-and-run", at, "templates that a server sends", "ask")
+
+
 def read_light(text: str, line: int, ledger: Ledger) -> None:
     """Note names that code of any language puts together, and what data does in it."""
     ledger.spend(1 + len(text) // 100)

@@ -13,7 +13,7 @@ from skillbelt.records import NamedTuple
 from skillbelt.scan.addresses import classify, find_urls, is_installer
 from skillbelt.scan.decoding import decode_text, opaque_blob
 from skillbelt.scan.ledger import Ledger
-from skillbelt.scan.light_code import read_light
+from skillbelt.scan.light_code import judge_any_code, read_light
 from skillbelt.scan.markdown import number_lines
 from skillbelt.scan.places import find_paths, place_class
 from skillbelt.scan.values import KINDS, FindingKind
@@ -202,7 +202,7 @@ def _takes_file(text: str) -> bool:
     return reads_and_posts or _UPLOADS.search(text) is not None
 
 
-def search_code(text: str, line: int, ledger: Ledger, *, parsed: bool) -> None:
+def search_code(text: str, line: int, ledger: Ledger, *, parsed: bool, shell: bool = False) -> None:
     """Search a text with patterns; `parsed` says that a parser followed its values, too."""
     text = text[:MAX_SEARCHED]
     ledger.spend(1 + len(text) // 100)
@@ -213,6 +213,7 @@ def search_code(text: str, line: int, ledger: Ledger, *, parsed: bool) -> None:
     blob = opaque_blob(text)
     if blob is not None:
         _judge_blob(blob, text, line, ledger)
+    judge_any_code(text, line, ledger, followed=shell)
     if not parsed:
         _search_unparsed(text, line, ledger)
 

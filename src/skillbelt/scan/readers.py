@@ -27,6 +27,7 @@ from skillbelt.scan.markdown import (
 from skillbelt.scan.patterns import search_code, search_plainly
 from skillbelt.scan.places import find_paths, place_class
 from skillbelt.scan.prose import Skim, fold, is_about_security, read_prose, read_skimmed
+from skillbelt.scan.prose_more_languages import judge_foreign_address
 from skillbelt.scan.values import KINDS
 from skillbelt.text import Lazy, hidden
 from skillbelt.values import SKILL_FILE
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
         embedded,
         javascript,
         machine_settings,
+        make_values,
         package_names,
         python_code,
         settings_files,
@@ -46,6 +48,7 @@ else:  # cost: 10 ms, each only for files or blocks in its language
     data_values = Late("skillbelt.scan.data_values")
     embedded = Late("skillbelt.scan.embedded")
     machine_settings = Late("skillbelt.scan.machine_settings")
+    make_values = Late("skillbelt.scan.make_values")
     package_names = Late("skillbelt.scan.package_names")
     javascript = Late("skillbelt.scan.javascript")
     python_code = Late("skillbelt.scan.python_code")
@@ -206,6 +209,8 @@ def _read_text_file(kind: str, text: str, ledger: Ledger) -> None:
     elif kind in _REWRITTEN:
         language, rewrite = _REWRITTEN[kind]
         read_code(rewrite(text), language, 1, ledger)
+        if kind == "makefile":
+            make_values.read_make(text, ledger)
         _read_commands(text, 1, ledger)
         ledger.names_url(text, 1)
         _read_comments(text, 1, ledger, None)
@@ -394,6 +399,8 @@ def _read_paragraph(paragraph: Paragraph, ledger: Ledger, look: _Look) -> None:
         read_prose(_LEET.sub(lambda match: match[0].translate(_LETTERS), text), line, ledger)
     if "://" in text:
         ledger.names_url(text, line, all_hosts=bool(_REACHES.search(text)))
+        if not text.isascii():
+            judge_foreign_address(text, line, ledger)
     if look.has_paths:
         _note_paths(text, line, ledger)
     lines: list[str] = []
@@ -579,7 +586,7 @@ def read_code(text: str, language: str, line: int, ledger: Ledger) -> None:
             shell.read_shell(text, line, ledger)
     elif language in ("javascript", "typescript"):
         parsed = javascript.read_javascript(text, language, line, ledger)
-    search_code(text, line, ledger, parsed=parsed)
+    search_code(text, line, ledger, parsed=parsed, shell=language == "shell")
     if not parsed:
         _read_commands(text, line, ledger)
 

@@ -55,6 +55,7 @@ _CATCH_ALL = Lazy(
     r"|\balways (?:use|load|invoke|activate|run) this (?:skill )?(?:first|before)"
     r"|\bmust (?:always )?be (?:used|loaded|invoked) (?:first|before (?:any|every))"
 )
+_ENGLISH = Lazy(r"(?i)\b(?:the|and|with|your|for|from|use|when)\b")
 # A cheap test first: each match has one of these, in this spelling.
 _CATCHING = (" any ", " every ", " all ", "alway", " be ")
 
@@ -80,6 +81,7 @@ def _scan(skill: Skill, digest: str) -> tuple[ScannedSkill, bool]:
     """Return the result, and whether it is that of the whole content of the digest."""
     words = words_of(skill.name) | words_of(skill.description[:2_000])
     ledger = Ledger(words)
+    ledger.is_english = bool(_ENGLISH.search(skill.description[:2_000]))
     ledger.read_shell = lambda text, line, book: shell.read_shell(text, line, book)
     ledger.read_code = lambda text, language, line, book: read_code(text, language, line, book)
     reading = _Reading(skill, ledger)
