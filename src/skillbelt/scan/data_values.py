@@ -13,10 +13,10 @@ from posixpath import basename, dirname, splitext
 
 from skillbelt.records import NamedTuple
 from skillbelt.scan.addresses import find_urls, is_known, is_reserved
-from skillbelt.scan.ledger import MAX_OF_A_KIND, Ledger
+from skillbelt.scan.ledger import Ledger
 from skillbelt.scan.light_code import HIDDEN_SPELLINGS
 from skillbelt.scan.places import place_class
-from skillbelt.scan.values import FindingKind
+from skillbelt.scan.values import MAX_OF_A_KIND, FindingKind
 from skillbelt.text import Lazy
 
 # Words of which each place that matters here has one.
@@ -41,6 +41,11 @@ _LEFT_OUT = Lazy(
     r"(?i)exclu|ignor|skip|deny|denied|block|forbid|sensitive|protect|redact|secret.?pattern|mask"
     r"|never|unsafe|danger|disallow|scrub|filter|private_?key|identity|key_?file|ssh_?key|pubkey"
     r"|public_?key|example|schema|description|placeholder"
+)
+# The key of a list of what is left out, with the list going on.
+_LEFT_OUT_LIST = Lazy(
+    r"(?i)(?:exclu|ignor|skip|deny|block|forbid|sensitive|protect|redact|secret|never|disallow|mask)\w{0,40}"
+    r"[\"']?[ \t]{0,9}[:=]\s{0,9}\[?[ \t]{0,9}\n(?:[ \t]{0,40}(?:-[ \t]|[\"'~$./#])[^\n]{0,120}\n){0,20}\Z"
 )
 _HOST_NAME = Lazy(r"\.(?:com|net|org|io)\b")
 _READS_PLACES = ("credential", "service", "settings", "history")
@@ -102,8 +107,9 @@ def read_data_file(text: str, ledger: Ledger) -> None:
     if _is_no_source(ledger.path):
         return
     ledger.spend(1 + len(text) // 500)
-    for number, line in _find_lines(text):
-        _read_line(line, number, ledger)
+    for number, line, before in _find_lines(text):
+        if not _LEFT_OUT_LIST.search(before):
+            _read_line(line, number, ledger)
     for command, number in find_data_commands(text):
         ledger.read_shell(command, number, ledger)
     if len(text) <= _MAX_SPELLED:
@@ -117,8 +123,8 @@ def _is_no_source(path: str) -> bool:
     )
 
 
-def _find_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the lines with a hint, each once."""
+def _find_lines(text: str) -> Iterator[tuple[int, str, str]]:
+    """Yield the lines with a hint, each once, and what stands before."""
     seen: set[int] = set()
     for hint in _HINTS:
         at = text.find(hint)
@@ -131,7 +137,7 @@ def _find_lines(text: str) -> Iterator[tuple[int, str]]:
                 seen.add(start)
                 hits += 1
                 near = text[max(start, at - _MAX_LINE // 2) : min(end, at + _MAX_LINE // 2)]
-                yield text.count("\n", 0, start) + 1, near
+                yield text.count("\n", 0, start) + 1, near, text[max(start - 400, 0) : start]
             at = text.find(hint, end)
 
 

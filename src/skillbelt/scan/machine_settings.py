@@ -117,7 +117,7 @@ _FORMS = (
     # Templates that reach what runs programs
     _form("dynamic-code", "ask", "__globals__ __subclasses__ __builtins__ __import__ __init__ __mro__",
           r"\{[{%][^\n]{0,200}\b__(?:globals|subclasses|builtins|import|init|mro|class|base)__"),
-    _form("dynamic-code", "ask", "<%", r"<%[=!-]?\s{0,40}[^%\n]{0,200}?(?:`[^`\n]{3,200}`|\bsystem\s{0,3}\(|%x[\[{(]"
+    _form("dynamic-code", "ask", "<%", r"<%[=!-]?\s{0,40}[^%\n]{0,200}?(?:`[^`\n]{2,200}`|\bsystem\s{0,3}\(|%x[\[{(]"
           r"|IO\.popen|Net::HTTP|\bKernel\b|child_process|\brequire\(\s{0,3}['\"](?:child_process|fs|http)"
           r"|\bimport (?:os|subprocess|urllib|socket)\b|Runtime\.getRuntime|\beval\s{0,3}\()"),
     _form("dynamic-code", "ask", "freemarker.template.utility registerundefinedfiltercallback "
@@ -211,6 +211,16 @@ def read_machine_settings(text: str, line: int, ledger: Ledger) -> None:
             ledger.find("persistence", at, match[0].strip()[:80], "note" if shown else None)
     if "mcpservers" in folded or '"servers"' in folded:
         _judge_servers(text, line, ledger)
+
+
+def read_settings_in_code(text: str, line: int, ledger: Ledger) -> None:
+    """Note the rights and the sources of packages that code sets; readers follow its commands."""
+    folded = text.lower()
+    for one in _FORMS:
+        if one.rule == "privilege" and any(word in folded for word in one.needs):
+            for match, at in islice(number_lines(one.form.finditer(text), text, line), 5):
+                ledger.find(one.rule, at, match[0].strip()[-90:], one.kind)
+    _judge_registries(text, line, ledger, False)
 
 
 def _is_list_of_hosts(path: str, folded: str) -> bool:

@@ -56,7 +56,8 @@ class _Make:
         self._calls += 1
         if depth > _MAX_DEPTH or self._calls > 2_000 or "$" not in text:
             return text[:_MAX_VALUE]
-        made, at = [], 0
+        made: list[str] = []
+        at = 0
         while at < len(text) and len(made) < _MAX_VALUE:
             if text[at] == "$" and text[at + 1 : at + 2] in ("(", "{"):
                 end = _find_close(text, at + 1)

@@ -29,7 +29,7 @@ _NOT = (
     r"|bila|nang|sin|sense|sans|ohne|zonder|senza|niet|nicht|pas|non|žádn\w{0,4}|bhez|ei|nang hindi)"
 )
 _TELLS = (
-    r"(?:mainit|maini\b|kerro|ilmoit|paljast|kysy|nevn|fortæl|fortell|oplys|opplys|spørg|spør|sig\b|si\b"
+    r"(?:mainit|maini\b|kerro|ilmoit|paljast|kysy|nevn|nævn|fortæl|fortell|oplys|opplys|spørg|spør|sig\b|si\b"
     r"|nämn|berätt|säg|fråg|segja|segðu|nefn|minnast|řík|řekn|zmiň|zmieň|zmín|inform|prozra|sděl"
     r"|povedz|hovor|említ|mond|szól|tájékoztat|kérdez|spune|menți|menti|întreb|dezvălui|spomin|spomen"
     r"|recite|reci\b|govori|obavij|obavest|pitaj|povej|omenj|ütle|teavita|küsi|sak|piemin|minė|pasak"
@@ -67,6 +67,14 @@ _MIN_WORDS = 6
 _ITEM = Lazy(r"\n(?=[ \t]*(?:[-*+>#|]|\d{1,3}[.)]))|\n[ \t]*\n")
 
 
+_REFERENCES = ("wikipedia.org", "wikimedia.org", "wiktionary.org", "w3.org", "mozilla.org", "python.org",
+               "europa.eu", "iso.org", "unicode.org", "creativecommons.org")  # fmt: skip
+
+
+def _is_reference(host: str) -> bool:
+    return is_known(host) or is_reserved(host) or host.endswith(_REFERENCES)
+
+
 def judge_foreign_address(text: str, line: int, ledger: Ledger) -> None:
     """Note an address of nobody known in a sentence about the user that is not in English.
 
@@ -78,7 +86,7 @@ def judge_foreign_address(text: str, line: int, ledger: Ledger) -> None:
     for part in _ITEM.split(text):
         if "://" in part and _USER_WORD.search(part) and not _ENGLISH.search(part):
             hosts = [one.host for one in find_urls(part, 5)]
-            strange = [one for one in hosts if not is_known(one) and not is_reserved(one)]
+            strange = [one for one in hosts if not _is_reference(one)]
             bare = re.sub(r"\S+://\S+", " ", part)
             wide = (
                 len(_WORDS.findall(bare)) >= _MIN_WORDS

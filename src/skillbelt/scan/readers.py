@@ -211,14 +211,19 @@ def _read_text_file(kind: str, text: str, ledger: Ledger) -> None:
         read_code(rewrite(text), language, 1, ledger)
         if kind == "makefile":
             make_values.read_make(text, ledger)
+        machine_settings.read_settings_in_code(text, 1, ledger)
         _read_commands(text, 1, ledger)
         ledger.names_url(text, 1)
         _read_comments(text, 1, ledger, None)
     else:
         read_code(text, kind, 1, ledger)
         _read_comments(text, 1, ledger, None)
+        if kind in _WITH_SETTINGS:
+            machine_settings.read_settings_in_code(text, 1, ledger)
 
 
+# Code in which people set where packages come from.
+_WITH_SETTINGS = frozenset(("other", "shell", "powershell"))
 _PAGE_SCRIPT = Lazy(r"(?i)<script\b[^>]{0,500}>")
 
 
