@@ -44,9 +44,13 @@ _LEFT_OUT = Lazy(
 )
 # The key of a list of what is left out, with the list going on.
 _LEFT_OUT_LIST = Lazy(
-    r"(?i)(?:exclu|ignor|skip|deny|block|forbid|sensitive|protect|redact|secret|never|disallow|mask)\w{0,40}"
-    r"[\"']?[ \t]{0,9}[:=]\s{0,9}\[?[ \t]{0,9}\n(?:[ \t]{0,40}(?:-[ \t]|[\"'~$./#])[^\n]{0,120}\n){0,20}\Z"
+    r"(?i)(?:exclu|ignor|skip|deny|block|forbid|sensitive|protect|redact|secret|never|disallow"
+    r"|mask)\w{0,40}"
+    r"[\"']?[ \t]{0,9}[:=]\s{0,9}\[?[ \t]{0,9}\n(?:[ \t]{0,40}(?:-[ \t]|[\"'~$./#])"
+    r"[^\n]{0,120}\n){0,20}\Z"
 )
+_LETTERS = Lazy(r"(?<!\S)[\"'(]?[^\W\d_]{2,}[\"'),.;:]?(?!\S)")
+_KEY_PATH = Lazy(r"(?<![\w.-])~?[\w/-]{0,40}\.[a-z][\w./-]{2,60}")
 _HOST_NAME = Lazy(r"\.(?:com|net|org|io)\b")
 _READS_PLACES = ("credential", "service", "settings", "history")
 _OUTSIDE = ("~", "$", "%", "/", ".", "C:", "c:", "HKCU", "HKEY", "%")
@@ -73,19 +77,22 @@ _COMMAND = Lazy(
 )
 _COMMAND_SIGNS = (
     "curl ", "wget ", "nc ", "ncat ", "scp ", "rsync ", "rm -", "base64 ", "sh -c", "bash ", "tee ",
-    "chmod ", "crontab", "launchctl", "systemctl", "schtasks", "-enc", "eval ", ".ssh", "git config",
+    "chmod ", "crontab", "launchctl", "systemctl", "schtasks", "-enc", "eval ", ".ssh", "git "
+    "config",
     "docker run", "useradd", "usermod", "dig ", "nslookup ", "/dev/tcp", "rclone ", "osascript",
     "source <(", "mkfs", "dd if", "authorized_keys", "sudoers",
 )  # fmt: skip
 # A value that a program reads as a list of words.
 _WORD_LIST = Lazy(
-    r"\[\s{0,9}[\"'](?:sudo|bash|sh|zsh|curl|wget|nc|scp|rsync|rm|tar|zip|cat|cp|dd|ssh|git|dig|nslookup"
-    r"|powershell|pwsh|install|docker)[\"'](?:\s{0,20},\s{0,20}(?:\"[^\"\n]{0,300}\"|'[^'\n]{0,300}'))"
+    r"\[\s{0,9}[\"'](?:sudo|bash|sh|zsh|curl|wget|nc|scp|rsync|rm|tar|zip|cat|cp|dd|ssh|git|dig"
+    r"|nslookup"
+    r"|powershell|pwsh|install|docker)[\"'](?:\s{0,20},\s{0,20}(?:\"[^\"\n]{0,300}\"|'"
+    r"[^'\n]{0,300}'))"
     r"{1,30}\s{0,20}\]"
 )
 _WORD = Lazy(r"\"([^\"\n]{0,300})\"|'([^'\n]{0,300})'")
 _SPELLED = Lazy(r"(?<![\w/+.-])[A-Za-z_.:/-]{4,40}(?![\w/+=-])")
-_MAX_SPELLED = 256 * 2**10
+_MAX_SPELLED = 64 * 2**10
 _SENTENCE_WORDS = 6
 _ENGLISH = Lazy(r"(?i)\b(?:the|and|to|with|your|see|for|from|is|are|of|this|at|in|or|by)\b")
 
@@ -124,69 +131,112 @@ def _is_no_source(path: str) -> bool:
 
 
 def _find_lines(text: str) -> Iterator[tuple[int, str, str]]:
-    """Yield the lines with a hint, each once, and what stands before."""
+    """Yield the lines with a hint, and what stands before; of a long line what is near."""
     seen: set[int] = set()
     for hint in _HINTS:
         at = text.find(hint)
         hits = 0
         while at >= 0 and hits < _MAX_HITS:
-            start = text.rfind("\n", 0, at) + 1
-            end = text.find("\n", at)
-            end = len(text) if end < 0 else end
-            if start not in seen:
+            start = text.rfind("\n", max(at - _MAX_LINE, 0), at) + 1
+            end = text.find("\n", at, at + _MAX_LINE)
+            is_long = (end < 0 and len(text) > at + _MAX_LINE) or (not start and at > _MAX_LINE)
+            start, end = max(start, at - _MAX_LINE // 4), end if end >= 0 else at + _MAX_LINE // 4
+            if is_long or start not in seen:
                 seen.add(start)
                 hits += 1
-                near = text[max(start, at - _MAX_LINE // 2) : min(end, at + _MAX_LINE // 2)]
-                yield text.count("\n", 0, start) + 1, near, text[max(start - 400, 0) : start]
-            at = text.find(hint, end)
+                number = text.count("\n", 0, start) + 1
+                yield (
+                    number,
+                    text[start : min(end, at + _MAX_LINE // 4)],
+                    text[max(start - 400, 0) : start],
+                )
+            at = text.find(hint, at + _MAX_LINE // 4 if is_long else end)
 
 
 def _read_line(line: str, number: int, ledger: Ledger) -> None:
-    if _LEFT_OUT.search(line) or _LEFT_OUT.search(basename(ledger.path)):
-        return
-    for field in _FIELDS.split(line)[:60]:
+    place_found = False
+    at = 0
+    for field in islice(_FIELDS.split(line), 200):
+        found = line.find(field, at) if field else -1
+        at = found + len(field) if found >= 0 else at
         value = (field or "").strip().strip("\"'`,;:").rstrip("/.")
-        if not 3 < len(value) < 160 or not value.startswith(_OUTSIDE):
+        if not 3 < len(value) < 160 or not value.startswith(_OUTSIDE) or _HOST_NAME.search(value):
             continue
         if " " in value and not re.search(r"(?i)login data|start menu|user data", value):
             continue
-        place = place_class(value) or place_class(f"{value}/hosts.yml")
-        rule = ""
-        if _HOST_NAME.search(value):
+        if _LEFT_OUT.search(line, max(found - 60, 0), max(found, 0)):
             continue
-        if "sudoers" in value:
-            rule, needs = "privilege", _WRITES
-        elif place == "persistence":
-            rule, needs = "persistence", _WRITES
-        elif place in _READS_PLACES:
-            rule, needs = "credential-access", _TAKES
+        rule, needs = _judge_place(value)
         if rule and len(ledger.data_values) < MAX_OF_A_KIND:
+            place_found = True
             ledger.data_values.append(
                 DataValue(rule, "ask", ledger.path, number, value, needs, ledger.weaker)
             )
+    if not place_found:
+        _judge_foreign_order(line, number, ledger)
+
+
+def _judge_place(value: str) -> tuple[str, re.Pattern[str]]:
+    """Return the rule for a place, and what a script must do with it."""
+    place = place_class(value) or place_class(f"{value}/hosts.yml")
+    if "sudoers" in value:
+        return "privilege", _WRITES
+    if place == "persistence":
+        return "persistence", _WRITES
+    return ("credential-access" if place in _READS_PLACES else ""), _TAKES
+
+
+def _judge_foreign_order(line: str, number: int, ledger: Ledger) -> None:
+    """Note a key file that a sentence in another language than English names, in data."""
+    if len(line) <= 40 or _count_words(line) < _SENTENCE_WORDS or _ENGLISH.search(line):
+        return
+    for path in islice(_KEY_PATH.findall(line), 10):
+        if not _HOST_NAME.search(path) and place_class(path) in (
+            "credential",
+            "service",
+            "history",
+        ):
+            ledger.find("ask-for-secret", number, line.strip()[:80], "ask")
+            return
+
+
+def _count_words(line: str) -> int:
+    """Return about how many words a line has, also where no blanks part them."""
+    plain = len(_LETTERS.findall(line))
+    return max(plain, (len(line) - len(line.encode("ascii", "ignore"))) // 2)
 
 
 def find_data_commands(text: str) -> Iterator[tuple[str, int]]:
     """Yield the commands that are values by themselves, with their lines."""
-    if not any(sign in text for sign in _COMMAND_SIGNS):
-        return
-    counted = line = 0
-    for match in islice(_COMMAND.finditer(text), 200):
+    seen: set[int] = set()
+    for sign in _COMMAND_SIGNS:
+        at, hits = text.find(sign), 0
+        while at >= 0 and hits < _MAX_HITS:
+            start = text.rfind("\n", max(at - _MAX_LINE, 0), at) + 1
+            start = start or max(at - _MAX_LINE, 0)
+            end = text.find("\n", at, at + _MAX_LINE)
+            end = end if end >= 0 else at + _MAX_LINE
+            if start not in seen:
+                seen.add(start)
+                hits += 1
+                number = text.count("\n", 0, start) + 1
+                for command in _find_commands(text[start:end]):
+                    yield command, number
+            at = text.find(sign, end)
+
+
+def _find_commands(line: str) -> Iterator[str]:
+    for match in islice(_COMMAND.finditer(line), 20):
         command = match[1].strip().rstrip(",")
-        before = text[match.start(1) - 1 : match.start(1)]
+        before = line[match.start(1) - 1 : match.start(1)]
         if before in "\"'" and before:
             command = command.partition(before)[0] if f"\\{before}" not in command else command
         command = command.replace('\\"', '"').replace("\\n", "\n")
         if any(sign in command for sign in _COMMAND_SIGNS):
-            line += text.count("\n", counted, match.start(1))
-            counted = match.start(1)
-            yield command.rstrip("\"'"), line + 1
-    counted = line = 0
-    for match in islice(_WORD_LIST.finditer(text), 100):
+            yield command.rstrip("\"'")
+    for match in islice(_WORD_LIST.finditer(line), 20):
         words = [one or two for one, two in _WORD.findall(match[0])]
-        line += text.count("\n", counted, match.start())
-        counted = match.start()
-        yield " ".join(f"'{one}'" if " " in one else one for one in words), line + 1
+        yield " ".join(f"'{one}'" if " " in one else one for one in words)
 
 
 def _find_spelled(text: str, ledger: Ledger) -> None:
@@ -197,25 +247,6 @@ def _find_spelled(text: str, ledger: Ledger) -> None:
         if plain is not None:
             line = text.count("\n", 0, text.find(word)) + 1
             ledger.find("reflective-call", line, f"{word}: {plain}", "ask")
-
-
-def judge_foreign_orders(text: str, line: int, ledger: Ledger) -> None:
-    """Note a key file that a sentence in another language than English names, in data."""
-    if not any(hint in text for hint in _HINTS):
-        return
-    for number, one in enumerate(text.split("\n")):
-        if len(one) > 40 and any(hint in one for hint in _HINTS):
-            words = re.findall(r"[^\W\d_]{2,}", one)
-            if len(words) < _SENTENCE_WORDS or _ENGLISH.search(one) or _LEFT_OUT.search(one):
-                continue
-            for path in re.findall(r"(?<![\w.-])~?[\w/-]{0,40}\.[a-z][\w./-]{2,60}", one)[:10]:
-                if not _HOST_NAME.search(path) and place_class(path) in (
-                    "credential",
-                    "service",
-                    "history",
-                ):
-                    ledger.find("ask-for-secret", line + number, one.strip()[:80], "ask")
-                    break
 
 
 def judge_data_values(ledger: Ledger, scripts: list[str], read: Callable[[str], str]) -> None:
@@ -237,10 +268,11 @@ def _reads(text: str, path: str) -> bool:
     """Whether a script names a data file, its ending, or its folder with a choice of files."""
     name, folder = basename(path), basename(dirname(path))
     stem, ending = splitext(name)
-    if name in text or (ending and re.search(rf"[\"'*}}]{re.escape(ending)}\b", text)):
+    if name in text or (ending and any(f"{mark}{ending}" in text for mark in "\"'*}`")):
         return True
-    quoted = re.search(rf"[\"'/]{re.escape(folder)}[\"'/]", text) if folder else None
-    return quoted is not None and (stem in text or "*" in text or "iterdir" in text or "$" in text)
+    quoted = folder and any(f"{mark}{folder}{mark}" in text for mark in "\"'/")
+    quoted = quoted or (folder and any(f"{mark}{folder}/" in text for mark in "\"'/ "))
+    return bool(quoted) and (stem in text or "*" in text or "iterdir" in text or "$" in text)
 
 
 def names_unknown_host(text: str) -> str:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice, product
+from itertools import islice, pairwise, product
 
 from skillbelt.records import NamedTuple
 from skillbelt.scan.addresses import is_known, is_reserved
 from skillbelt.scan.decoding import decode_text
 from skillbelt.scan.ledger import Ledger
 from skillbelt.scan.places import PlaceClass, find_named_place
+from skillbelt.scan.values import FindingKind
 from skillbelt.text import Lazy
 
 # Strings of a text that are looked at, and the parts of one list.
@@ -47,13 +48,16 @@ _CHOICE = Lazy(
 )
 
 _POWERS = frozenset(
-    """system exec execute eval popen spawn shell_exec passthru proc_open invoke-expression iex
+    re.split(
+        r"\s+",
+        """system exec execute eval popen spawn shell_exec passthru proc_open invoke-expression iex
     invoke-webrequest invoke-restmethod downloadstring downloadfile start-process os.execute
     io.popen loadstring removeall rm_rf remove_tree unlink instance_eval class_eval urlopen
     urlretrieve child_process subprocess environ webrequest execsync spawnsync scriptblock
     frombase64string create_function call_user_func gethostbyname net.webclient powershell
-    powershell.exe wscript.shell webclient __import__ builtins getenv processbuilder runtime.exec
-    invoke expression rmtree lookuphost getaddress""".split()
+    powershell.exe wscript.shell webclient __import__ builtins getenv processbuilder
+    runtime.exec invoke expression rmtree lookuphost getaddress""",
+    )
 )
 # Too common as words to be looked for in joined lists.
 _WORDS = frozenset(("invoke", "expression", "execute", "environ", "spawn", "exec", "unlink", "iex"))
@@ -67,8 +71,11 @@ _NAMES: dict[str, PlaceClass] = {
     "currentversion\\run": "persistence", "rc.local": "persistence", "ld.so.preload": "persistence",
 }  # fmt: skip
 _HOME_FOLDERS = frozenset(
-    """documents desktop pictures downloads backups backup photos movies music library onedrive
-    dropbox dokumente bilder""".split()
+    re.split(
+        r"\s+",
+        """documents desktop pictures downloads backups backup photos movies music library onedrive
+    dropbox dokumente bilder""",
+    )
 )
 _DELETES = Lazy(
     r"(?i)\b(?:os\.remove(?:all)?|rm_rf?|remove_tree|rmtree|unlink|remove-item|removeitem"
@@ -120,10 +127,11 @@ _RUNS_MADE = Lazy(
 )
 # A command of PowerShell whose name is computed: what is called, and how it was made.
 _CALLED_VALUE = Lazy(r"(?m)(?:^|[=;({|])[ \t]{0,20}[&.][ \t]{1,9}\$(\w{1,40})\b")
-_MADE_NAME = (
-    r"[ \t]{{0,9}}=[^\n]{{0,120}}?(?:'[ \t]{{0,9}}-f\b|\"[ \t]{{0,9}}-f\b|-join|\.replace\(|-replace"
-    r"|\[char|reverse|\.substring\(|tochararray|frombase64|'[ \t]{{0,9}}\+[ \t]{{0,9}}'"
-    r"|\[-1|\[\d{{1,3}}[,.])"
+_MADE_NAME = Lazy(
+    r"(?i)\$(\w{1,40})[ \t]{0,9}=[^\n]{0,120}?(?:'[ \t]{0,9}-f\b|\"[ \t]{0,9}-f\b|-join"
+    r"|\.replace\(|-replace"
+    r"|\[char|reverse|\.substring\(|tochararray|frombase64|'[ \t]{0,9}\+[ \t]{0,9}'|\[-1|\[\d{1,3}"
+    r"[,.])"
 )
 _CALLED_SUM = Lazy(
     r"(?m)(?:^|[=;({|])[ \t]{0,20}[&.][ \t]{0,9}\([ \t]{0,9}(?:'[^'\n]{1,40}'[ \t]{0,9}\+|\"[^\"\n]"
@@ -138,21 +146,27 @@ _PHP_NAME = Lazy(
     r"\$(\w{1,40})\s{0,9}=\s{0,9}(?:implode|join|strrev|str_rot13|base64_decode|hex2bin|pack|chr"
     r"|strtr|str_replace|substr|array_reduce)\s{0,3}\("
 )
+_PHP_CALL = Lazy(r"\$(\w{1,40})\s{0,9}\(")
 # The table of all functions, with a computed name.
 _ALL_FUNCTIONS = Lazy(
     r"\b(?:_G|_ENV|os|io|getfenv\(\))\[\s{0,9}(?!['\"]\w{1,40}['\"]\s{0,9}\]|\w{0,9}\d\s{0,3}\])"
     r"[^\]\n]{1,80}(?:\.\.|char|reverse|concat|sub\()[^\n]{0,80}\]"
-    r"|&\{\s{0,9}(?:\\?[\"']?\w{0,20}::)?[^}\n]{0,40}(?:\.|join|reverse|pack)[^}\n]{0,60}\}\s{0,9}\("
+    r"|&\{\s{0,9}(?:\\?[\"']?\w{0,20}::)?[^}\n]{0,40}(?:\.|join|reverse|pack)"
+    r"[^}\n]{0,60}\}\s{0,9}\("
     r"|\bmethodbyname\(\s{0,9}[^\"\s)]|\bclass\.forname\([^\"\n]{0,60}[+(]",
     re.IGNORECASE,
 )
 _READS_KEYS: frozenset[PlaceClass] = frozenset(("credential", "service", "settings", "history"))
 _ALL_OF_ENVIRONMENT = Lazy(
-    r"(?i)\bENV\.(?:each\w{0,12}|to_h(?:ash)?|select|map|inspect|to_a|sort|filter_map|reject|keys)\b"
-    r"|\benv::vars\(|\b(?:keys|values|each)\s{1,3}%ENV\b|\\%ENV\b|[({=,]\s{0,3}%ENV\b|\$_ENV\b(?!\[)"
-    r"|getenv\(\s{0,3}\)|\b(?:get-childitem|gci|dir|ls)\s{1,3}env:(?![\w\\])|GetEnvironmentVariables"
+    r"(?i)\bENV\.(?:each\w{0,12}|to_h(?:ash)?|select|map|inspect|to_a|sort|filter_map|reject"
+    r"|keys)\b"
+    r"|\benv::vars\(|\b(?:keys|values|each)\s{1,3}%ENV\b|\\%ENV\b|[({=,]\s{0,3}%ENV\b|\$_ENV\b"
+    r"(?!\[)"
+    r"|getenv\(\s{0,3}\)|\b(?:get-childitem|gci|dir|ls)\s{1,3}env:(?![\w\\])"
+    r"|GetEnvironmentVariables"
     r"|popen\(\s{0,3}[\"'](?:env|printenv|set)\b|`(?:env|printenv)`|qx.(?:env|printenv)\b"
-    r"|environment\.getenvironmentvariables|(?m:^\s{0,9}set\s{0,3}>)|ProcessInfo\S{0,20}\.environment\b"
+    r"|environment\.getenvironmentvariables|(?m:^\s{0,9}set\s{0,3}>)"
+    r"|ProcessInfo\S{0,20}\.environment\b"
 )
 
 
@@ -185,76 +199,101 @@ class _Piece(NamedTuple):
 
 # Code that strangers write, and that a text takes out of what they wrote and runs.
 _STRANGERS = Lazy(
-    r"(?i)\bgh[\"', ]{1,4}(?:issue|pr|api)\b|/issues/|/comments\b|/pulls/|issue_comment|\.get_comments\("
+    r"(?i)\bgh[\"', ]{1,4}(?:issue|pr|api)\b|/issues/|/comments\b|/pulls/|issue_comment"
+    r"|\.get_comments\("
     r"|\.listcomments|imaplib|poplib|messages\(\)\.(?:list|get)|conversations[._]history|getupdates"
     r"|channel\.history|\.messages\.fetch|feedparser|praw\.|/discussions|\bnotes\.list|glab"
 )
 _TAKES_BLOCK = Lazy(
-    r"```[\w\\+*?()|:-]{0,40}?(?:\\[nsSr]|\[|\(|\.\*)|(?:split|find|indexof|index|startswith|startswith\?"
+    r"```[\w\\+*?()|:-]{0,40}?(?:\\[nsSr]|\[|\(|\.\*)|(?:split|find|indexof|index|startswith"
+    r"|startswith\?"
     r"|rfind|partition)\(\s{0,3}[\"'`](?:```|~~~)|codeblock|code_block|\bfenced\b"
-    r"|(?:select|find|find_all|queryselector|queryselectorall|css|xpath)\(\s{0,3}[\"'](?://)?(?:pre|code)\b",
+    r"|(?:select|find|find_all|queryselector|queryselectorall|css|xpath)\(\s{0,3}[\"'](?://)?"
+    r"(?:pre|code)\b",
     re.IGNORECASE,
 )
 _RUNS_TEXT = Lazy(
-    r"(?i)\b(?:subprocess\.\w{1,20}|os\.(?:system|popen)|exec(?:sync|file|filesync)?|eval|spawn(?:sync)?"
+    r"(?i)\b(?:subprocess\.\w{1,20}|os\.(?:system|popen)|exec(?:sync|file|filesync)?|eval|spawn"
+    r"(?:sync)?"
     r"|runpy\.\w{1,12}|child_process|new function|vm\.run\w{1,20}|system|popen|instance_eval"
-    r"|invoke-expression|iex)\s{0,3}\(|\b(?:bash|sh|zsh|python3?|node)[\"']?[ ,]{1,3}[\"']?(?:-c\b|[\w./$-]{1,60})"
+    r"|invoke-expression|iex)\s{0,3}\(|\b(?:bash|sh|zsh|python3?|node)[\"']?[ ,]{1,3}[\"']?(?:-c\b"
+    r"|[\w./$-]{1,60})"
 )
 # The function that loads modules, handed on as a value; modules handed to a template.
 _LOADER_AS_VALUE = Lazy(
     r"(?:(?<![=!<>])=|[,:(\[])\s{0,9}__import__\b(?!\s{0,3}\()"
-    r"|\.globals(?:\[[\"']\w{1,40}[\"']\]\s{0,3}=|\.update\([^\n]{0,80}=)\s{0,3}(?:eval|exec|getattr|open|os"
+    r"|\.globals(?:\[[\"']\w{1,40}[\"']\]\s{0,3}=|\.update\([^\n]{0,80}=)\s{0,3}(?:eval|exec"
+    r"|getattr|open|os"
     r"|subprocess|sys|importlib(?:\.import_module)?|__builtins__|builtins)\b"
 )
 _REMOTE_TEMPLATE = Lazy(
-    r"(?:FunctionLoader|DictLoader|from_string|Template|compile|ERB\.new|render_string|renderString)\s{0,3}\("
+    r"(?:FunctionLoader|DictLoader|from_string|Template|compile|ERB\.new|render_string"
+    r"|renderString)\s{0,3}\("
     r"[^\n]{0,120}\b(?:urlopen|requests\.get|httpx\.get|fetch|axios|Net::HTTP|URI\.open|got)\b"
 )
 _FETCHES_TEXT = Lazy(r"\b(?:urlopen|requests\.get|httpx\.get|urllib3|aiohttp)\b")
 
 
-_HOME_FOLDER = Lazy(
-    r"homedir\(|expanduser|Path\.home|Dir\.home|\bHOME\b|USERPROFILE|UserHomeDir|~/"
+_HOME_MARKS = (
+    "homedir(",
+    "expanduser",
+    "Path.home",
+    "Dir.home",
+    "HOME",
+    "USERPROFILE",
+    "HomeDir",
+    "~/",
 )
+_BLOCK_MARKS = ("```", "~~~", "ode_block", "odeblock", "odeBlock", "fenced", '"code', "'code",
+                '"pre',
+                "'pre", "//pre", "//code")  # fmt: skip
 _SENDS_ANY = Lazy(
-    r"\b(?:fetch|axios|requests\.(?:post|put)|urlopen|httpx|https?\.request|curl|wget|sendBeacon|net\.connect"
+    r"\b(?:fetch|axios|requests\.(?:post|put)|urlopen|httpx|https?\.request|curl|wget|sendBeacon"
+    r"|net\.connect"
     r"|createConnection|socket|http\.client|got|Net::HTTP|http\.Post)\b"
 )
 _DOTTED_CHOICE = Lazy(
-    r"\^?\\?\.(?:\((?:\?:)?([\w-]{1,20}(?:\|[\w-]{1,20}){1,7})\)|\{([\w-]{1,20}(?:,[\w-]{1,20}){1,7})\})[\w.\\-]{0,20}"
+    r"\^?\\?\.(?:\((?:\?:)?([\w-]{1,20}(?:\|[\w-]{1,20}){1,7})\)|\{([\w-]{1,20}(?:,"
+    r"[\w-]{1,20}){1,7})\})[\w.\\-]{0,20}"
 )
 
 
 def judge_any_code(text: str, line: int, ledger: Ledger, *, followed: bool = False) -> None:
     """Note what needs no data flow in code of any language, parsed or not."""
     # A shell's commands are followed.
-    fenced = not followed and any(
-        mark in text for mark in ("```", "~~~", "lock", "fenced", "pre", "code")
-    )
-    if (
-        fenced
-        and (block := _TAKES_BLOCK.search(text))
-        and _STRANGERS.search(text)
-        and _RUNS_TEXT.search(text)
-    ):
+    fenced = not followed and any(mark in text for mark in _BLOCK_MARKS)
+    block = _TAKES_BLOCK.search(text) if fenced else None
+    if block is not None and _STRANGERS.search(text) and _RUNS_TEXT.search(text):
         at = line + text.count("\n", 0, block.start())
         ledger.find("fetch-and-run", at, "a block of code out of what others wrote", "ask")
-    if "|" in text and not text.isspace() and _HOME_FOLDER.search(text) and _SENDS_ANY.search(text):
-        for match in islice(_DOTTED_CHOICE.finditer(text), 40):
-            for made, at, _ in _from_choice(match):
-                if find_named_place(made.lstrip("^").rstrip("$"))[0] in _READS_KEYS:
-                    number = line + text.count("\n", 0, at)
-                    ledger.find("secret-to-network", number, match[0], "ask")
-                    break
-    for form, rule in ((_LOADER_AS_VALUE, "reflective-call"), (_REMOTE_TEMPLATE, "fetch-and-run")):
-        needed = (
-            "__import__" in text or ".globals" in text if form is _LOADER_AS_VALUE else "(" in text
-        )
-        if needed and (match := form.search(text)) is not None:
-            ledger.find(rule, line + text.count("\n", 0, match.start()), match[0], "ask")
+    if any(mark in text for mark in ("\\.(", ".{")) and any(mark in text for mark in _HOME_MARKS):
+        _judge_choices(text, line, ledger)
+    if "__import__" in text or ".globals" in text:
+        _find_once(_LOADER_AS_VALUE, "reflective-call", text, line, ledger)
+    if any(
+        mark in text for mark in ("Loader(", "from_string(", "Template(", "compile(", "ERB.new(")
+    ):
+        _find_once(_REMOTE_TEMPLATE, "fetch-and-run", text, line, ledger)
     if "FunctionLoader(" in text and "Sandboxed" not in text and _FETCHES_TEXT.search(text):
         at = line + text.count("\n", 0, text.find("FunctionLoader("))
         ledger.find("fetch-and-run", at, "templates that a server sends", "ask")
+
+
+def _find_once(form: re.Pattern[str], rule: str, text: str, line: int, ledger: Ledger) -> None:
+    if (match := form.search(text)) is not None:
+        ledger.find(rule, line + text.count("\n", 0, match.start()), match[0], "ask")
+
+
+def _judge_choices(text: str, line: int, ledger: Ledger) -> None:
+    """Note key files of the home folder that a pattern of names stands for, where a text sends."""
+    if not _SENDS_ANY.search(text):
+        return
+    for match in islice(_DOTTED_CHOICE.finditer(text), 40):
+        for made, at, _ in _from_choice(match):
+            if find_named_place(made.lstrip("^").rstrip("$"))[0] in _READS_KEYS:
+                number = line + text.count("\n", 0, at)
+                ledger.find("secret-to-network", number, match[0], "ask")
+                break
 
 
 def read_light(text: str, line: int, ledger: Ledger) -> None:
@@ -316,7 +355,7 @@ def _judge_made(
 
 
 def _is_written(named: str, text: str) -> bool:
-    """Whether a reader finds the name in the text as it is, or as parts of a path in their order."""
+    """Whether a reader finds the name in the text as it is, or as the parts of a path."""
     if named in text:
         return True
     words = [word for word in re.split(r"/", named) if word]
@@ -397,13 +436,13 @@ def _join(group: Sequence[_Piece]) -> Iterator[tuple[str, int, bool]]:
     """Yield what the parts of a list make together."""
     parts = [part for piece in group for part in piece.parts][:_MAX_PARTS]
     at = group[0].start
-    if not 2 <= len(parts) or sum(map(len, parts)) > 400:
+    if len(parts) < 2 or sum(map(len, parts)) > 400:
         return
     for between in ("", "/", "_", "-", "."):
         yield between.join(parts), at, True
     yield "".join(reversed(parts)), at, True
     if len(parts) <= 12:
-        for first, second in zip(parts, parts[1:], strict=False):
+        for first, second in pairwise(parts):
             yield first + second, at, True
             yield f"{first}/{second}", at, True
 
@@ -455,8 +494,9 @@ def _judge_lookups(text: str, starts: _LineStarts, ledger: Ledger, has_key: bool
             and not is_reserved(domain)
             and domain.rpartition(".")[2] not in _ENDINGS
         ):
-            kind = None if has_key else "ask"
-            ledger.find("dns-exfiltration", starts.line_of(match.start()), domain, kind)  # type: ignore[arg-type]
+            kind: FindingKind | None = None if has_key else "ask"
+            at = starts.line_of(match.start())
+            ledger.find("dns-exfiltration", at, domain, kind)
 
 
 _ENDINGS = frozenset(
@@ -470,15 +510,16 @@ def _judge_calls(text: str, starts: _LineStarts, ledger: Ledger) -> None:
     for form in (_RUNS_MADE, _ALL_FUNCTIONS, _CALLED_SUM, _TWO_VARIABLES):
         if (match := form.search(text)) is not None:
             ledger.find("reflective-call", starts.line_of(match.start()), match[0].strip(), "ask")
-    for match in islice(_CALLED_VALUE.finditer(text), 40):
-        made = re.search(rf"(?i)\${match[1]}{_MADE_NAME.format()}", text)
-        if made is not None:
-            ledger.find("reflective-call", starts.line_of(match.start()), made[0], "ask")
+    made = {match[1].lower(): match for match in islice(_MADE_NAME.finditer(text), 100)}
+    for match in islice(_CALLED_VALUE.finditer(text), 100) if made else ():
+        if (how := made.get(match[1].lower())) is not None:
+            ledger.find("reflective-call", starts.line_of(match.start()), how[0], "ask")
     if len(_CUT_LETTER.findall(text)) > 5:
         at = _CUT_LETTER.search(text)
         ledger.find("reflective-call", starts.line_of(at.start() if at else 0), "letters", "ask")
-    for match in islice(_PHP_NAME.finditer(text), 40):
-        if re.search(rf"\${match[1]}\s{{0,9}}\(", text):
-            ledger.find("reflective-call", starts.line_of(match.start()), match[0], "ask")
+    named = {match[1]: match for match in islice(_PHP_NAME.finditer(text), 100)}
+    for match in islice(_PHP_CALL.finditer(text), 1_000) if named else ():
+        if (how := named.get(match[1])) is not None:
+            ledger.find("reflective-call", starts.line_of(match.start()), how[0], "ask")
     if (match := _RENAMED.search(text)) is not None:
         ledger.find("reflective-call", starts.line_of(match.start()), match[0].strip(), "ask")

@@ -7,12 +7,12 @@ file, a template, a script for a database. Each form is looked for only in a tex
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from posixpath import basename, splitext
 
 from skillbelt.records import NamedTuple
-from skillbelt.scan.addresses import clean_host, classify, is_known, is_reserved, words_of
+from skillbelt.scan.addresses import classify, clean_host, is_known, is_reserved, words_of
 from skillbelt.scan.ledger import Ledger, is_secret_name
 from skillbelt.scan.markdown import number_lines
 from skillbelt.scan.values import FindingKind
@@ -32,14 +32,16 @@ def _form(rule: str, kind: FindingKind, needs: str, form: str) -> _Form:
 
 
 _HOME = (
-    r"(?:~|\$\{?(?:(?:local)?[eE]nv:)?(?:HOME|USERPROFILE)(?::-[^}\n]{0,40})?\}?|/root|/home(?:/[\w$\{\}]"
+    r"(?:~|\$\{?(?:(?:local)?[eE]nv:)?(?:HOME|USERPROFILE)(?::-[^}\n]{0,40})?\}?|/root|/home(?:/"
+    r"[\w$\{\}]"
     r"{1,40})?|/Users(?:/[\w$\{\}]{1,40})?|[cC]:[\\/]{1,2}Users(?:[\\/]{1,2}[\w%]{1,40})?)"
 )
 # What a text has in small letters, and the form; no key of one word alone is enough.
 _FORMS = (
     # Rights
     _form("privilege", "ask", "nopasswd",
-          r"(?m)^[^#\n]{0,200}=[ \t]{0,9}(?:\([\w:, *]{1,80}\))?[ \t]{0,9}(?:\w{1,20}:[ \t]{0,9}){0,4}"
+          r"(?m)^[^#\n]{0,200}=[ \t]{0,9}(?:\([\w:, *]{1,80}\))?[ \t]{0,9}(?:\w{1,20}:"
+          r"[ \t]{0,9}){0,4}"
           r"NOPASSWD[ \t]{0,9}:"),
     _form("privilege", "ask", "!authenticate", r"(?m)^[ \t]{0,9}Defaults[^\n]{0,80}!authenticate"),
     _form("privilege", "ask", "permit", r"(?m)^[ \t]{0,9}permit[ \t]{1,9}(?:\w{1,20}[ \t]{1,9})"
@@ -57,16 +59,20 @@ _FORMS = (
     _form("credential-access", "ask", "source= source:",
           rf"\bsource[=:][ \t]{{0,9}}[\"']?{_HOME}/?[\"']?[ \t]{{0,9}}(?:,|\n|\Z)"),
     _form("credential-access", "ask", "volume mount",
-          rf"(?m)^[^#\n]{{0,80}}?(?:-[ \t]{{1,9}}|[\[,][ \t]{{0,9}})[\"']?{_HOME}/?:/[\w./-]{{0,60}}(?::r[wo])?"
+          rf"(?m)^[^#\n]{{0,80}}?(?:-[ \t]{{1,9}}|[\[,][ \t]{{0,9}})[\"']?{_HOME}/?:/"
+          rf"[\w./-]{{0,60}}(?::r[wo])?"
           r"[\"']?[ \t]{0,9}(?:[,\]]|$)"),
     _form("credential-access", "ask", "hostpath",
           r"(?m)hostPath:\s{0,99}(?:path:[ \t]{0,9})?[\"']?/(?:root|home|Users)[\"'/]?[ \t]{0,9}$"),
     # What starts with any program
     _form("persistence", "ask", "ld_preload dyld_insert bash_env pythonstartup perl5opt rubyopt "
           "node_options java_tool_options prompt_command git_ssh_command",
-          r"(?m)^[ \t]{0,9}(?:-[ \t]{1,9}|export[ \t]{1,9}|[\"'])?(?:LD_PRELOAD|DYLD_INSERT_LIBRARIES|BASH_ENV"
-          r"|PYTHONSTARTUP|PROMPT_COMMAND|GIT_SSH_COMMAND|(?:PERL5OPT|RUBYOPT)(?=[\"']?[ \t]{0,3}[=:][^\n]"
-          r"{0,60}-[rMI])|NODE_OPTIONS(?=[\"']?[ \t]{0,3}[=:][^\n]{0,80}--(?:require|import|loader|r\b"
+          r"(?m)^[ \t]{0,9}(?:-[ \t]{1,9}|export[ \t]{1,9}|[\"'])?(?:LD_PRELOAD"
+          r"|DYLD_INSERT_LIBRARIES|BASH_ENV"
+          r"|PYTHONSTARTUP|PROMPT_COMMAND|GIT_SSH_COMMAND|(?:PERL5OPT|RUBYOPT)(?=[\"']?[ \t]{0,3}"
+          r"[=:][^\n]"
+          r"{0,60}-[rMI])|NODE_OPTIONS(?=[\"']?[ \t]{0,3}[=:][^\n]{0,80}--(?:require|import|loader"
+          r"|r\b"
           r"|experimental-loader))|JAVA_TOOL_OPTIONS(?=[\"']?[ \t]{0,3}[=:][^\n]{0,80}-(?:javaagent"
           r"|agentpath)))[\"']?[ \t]{0,3}[=:][ \t]{0,3}[^\s,]"),
     # Crontab lines and tasks at the start
@@ -74,86 +80,119 @@ _FORMS = (
     _form("persistence", "note", "runatload", r"<key>RunAtLoad</key>\s{0,40}<true/>"),
     # Questions that are switched off for an agent
     _form("guard-off", "ask", "bypasspermissions",
-          r"[\"']?(?:defaultMode|permissionMode)[\"']?[ \t]{0,9}[:=][ \t]{0,9}[\"']bypassPermissions"),
-    _form("guard-off", "ask", "dangerously", r"\"dangerouslySkipPermissions\"[ \t]{0,9}:[ \t]{0,9}true"),
+          r"[\"']?(?:defaultMode|permissionMode)[\"']?[ \t]{0,9}[:=][ \t]{0,9}"
+          r"[\"']bypassPermissions"),
+    _form("guard-off", "ask", "dangerously", r"\"dangerouslySkipPermissions\"[ \t]{0,9}:"
+    r"[ \t]{0,9}true"),
     _form("guard-off", "ask", "danger-full-access",
-          r"(?m)^[ \t]{0,9}[\"']?sandbox_mode[\"']?[ \t]{0,9}[:=][ \t]{0,9}[\"']danger-full-access"),
+          r"(?m)^[ \t]{0,9}[\"']?sandbox_mode[\"']?[ \t]{0,9}[:=][ \t]{0,9}"
+          r"[\"']danger-full-access"),
     _form("guard-off", "ask", "enableallprojectmcpservers",
           r"\"enableAllProjectMcpServers\"[ \t]{0,9}:[ \t]{0,9}true"),
     _form("guard-off", "ask", "autoapprove alwaysallow",
-          r"\"[\w.]{0,40}(?:[aA]utoApprove|[aA]lwaysAllow)\w{0,20}\"[ \t]{0,9}:\s{0,40}(?:true|\[\s{0,40}\"\*\""
-          r"|\[[^\]]{0,600}\"\w{0,40}(?:exec|shell|run|write|delete|send|command|bash|eval)\w{0,40}\")"),
+          r"\"[\w.]{0,40}(?:[aA]utoApprove|[aA]lwaysAllow)\w{0,20}\"[ \t]{0,9}:\s{0,40}(?:true"
+          r"|\[\s{0,40}\"\*\""
+          r"|\[[^\]]{0,600}\"\w{0,40}(?:exec|shell|run|write|delete|send|command|bash"
+          r"|eval)\w{0,40}\")"),
     _form("guard-off", "ask", '"allow"',
           r"\"allow\"[ \t]{0,9}:\s{0,40}\[[^\]]{0,600}?\"(?:Bash(?:\(\*?(?::\*)?\))?|\*)\""),
     _form("guard-off", "ask", '"trust"',
-          r"\"trust\"[ \t]{0,9}:[ \t]{0,9}true[\s\S]{0,300}\"(?:command|url|httpUrl)\"|\"(?:command|url|httpUrl)"
+          r"\"trust\"[ \t]{0,9}:[ \t]{0,9}true[\s\S]{0,300}\"(?:command|url|httpUrl)\"|\""
+          r"(?:command|url|httpUrl)"
           r"\"[^{}]{0,400}\"trust\"[ \t]{0,9}:[ \t]{0,9}true"),
     # Programs that a database runs, and files that it writes
     _form("database-command", "ask", "program",
-          r"(?i)\bcopy\b[^;]{0,300}?\b(?:to|from)\s{1,9}program\s{1,9}(?:'(?!\s{0,9}(?:gunzip|zcat|gzip|cat|unzip"
-          r"|xz|xzcat|bzip2|bzcat|zstd|lz4|head|tail|cut|sed|split|pigz|tar|iconv|tr|sort|awk)\b[^'|;&$`]"
+          r"(?i)\bcopy\b[^;]{0,300}?\b(?:to|from)\s{1,9}program\s{1,9}(?:'(?!\s{0,9}(?:gunzip|zcat"
+          r"|gzip|cat|unzip"
+          r"|xz|xzcat|bzip2|bzcat|zstd|lz4|head|tail|cut|sed|split|pigz|tar|iconv|tr|sort|awk)\b"
+          r"[^'|;&$`]"
           r"{0,200}')|[^'\s])"),
     _form("database-command", "ask", "execute",
-          r"(?i)\bexecute\s{1,9}(?:immediate\s{1,9})?(?:format\s{0,3}\()?[^;]{0,120}\b(?:program|xp_cmdshell|plpython"
+          r"(?i)\bexecute\s{1,9}(?:immediate\s{1,9})?(?:format\s{0,3}\()?[^;]{0,120}\b(?:program"
+          r"|xp_cmdshell|plpython"
           r"\w{0,3}u)\b"),
     _form("database-command", "ask", "xp_cmdshell sp_oacreate sys_exec sys_eval xp_dirtree "
           "sp_execute_external_script",
-          r"(?i)\b(?:exec(?:ute)?\s{1,9}(?:master\s{0,3}\.{1,2}\s{0,3}(?:dbo\.)?)?|select\s{1,9}|sp_configure\s{1,9}"
-          r"'|call\s{1,9})(?:xp_cmdshell|sp_oacreate|sys_exec|sys_eval|xp_dirtree|sp_execute_external_script)\b"),
-    _form("database-command", "ask", "outfile dumpfile", r"(?i)\binto\s{1,9}(?:outfile|dumpfile)\s{1,9}'"
+          r"(?i)\b(?:exec(?:ute)?\s{1,9}(?:master\s{0,3}\.{1,2}\s{0,3}(?:dbo\.)?)?|select\s{1,9}"
+          r"|sp_configure\s{1,9}"
+          r"'|call\s{1,9})(?:xp_cmdshell|sp_oacreate|sys_exec|sys_eval|xp_dirtree"
+          r"|sp_execute_external_script)\b"),
+    _form("database-command", "ask", "outfile dumpfile", r"(?i)\binto\s{1,9}(?:outfile"
+    r"|dumpfile)\s{1,9}'"
           r"[^'\n]{0,100}(?:/etc/|/home|/root|~|www|htdocs|\.ssh|cron|\.php|\.sh|\.jsp)"),
     _form("database-command", "ask", "plpython plperlu pltclu plsh",
           r"(?i)\blanguage\s{1,9}'?(?:plpython[23]?u|plperlu|pltclu|plsh)\b"),
-    _form("database-command", "ask", r"\! .shell .system", r"(?m)^[ \t]{0,9}(?:\\!|\.(?:shell|system))"
+    _form("database-command", "ask", r"\! .shell .system", r"(?m)^[ \t]{0,9}(?:\\!|\.(?:shell"
+    r"|system))"
           r"[ \t]{1,9}\S"),
-    _form("database-command", "ask", "dbms_scheduler", r"(?i)dbms_scheduler\b[\s\S]{0,400}?'executable'"),
-    _form("database-command", "ask", "pg_read lo_import load_file pg_ls_dir readfile( read_text( load_extension",
-          r"(?i)\b(?:pg_read_(?:binary_)?file|lo_import|load_file|pg_ls_dir|readfile|read_text|load_extension)"
-          r"\s{0,3}\(\s{0,9}(?:e)?'[^'\n]{0,80}(?:/etc/|/home/|/root/|~|\.ssh|\.aws|passw|https?:|/tmp/|\.env\b)"),
+    _form("database-command", "ask", "dbms_scheduler", r"(?i)dbms_scheduler\b"
+    r"[\s\S]{0,400}?'executable'"),
+    _form("database-command", "ask", "pg_read lo_import load_file pg_ls_dir readfile( read_text( "
+                                     "load_extension",
+          r"(?i)\b(?:pg_read_(?:binary_)?file|lo_import|load_file|pg_ls_dir|readfile|read_text"
+          r"|load_extension)"
+          r"\s{0,3}\(\s{0,9}(?:e)?'[^'\n]{0,80}(?:/etc/|/home/|/root/|~|\.ssh|\.aws|passw|https?:"
+          r"|/tmp/|\.env\b)"),
     _form("database-command", "ask", "install attach copy",
           r"(?i)\b(?:force\s{1,9})?install\s{1,9}\w{1,40}\s{1,9}from\s{1,9}'https?://"
-          r"|\bcopy\b[^;]{0,200}\bto\s{1,9}'https?://|\binsert\s{1,9}into\s{1,9}(?:table\s{1,9})?function\s{1,9}"
+          r"|\bcopy\b[^;]{0,200}\bto\s{1,9}'https?://|\binsert\s{1,9}into\s{1,9}"
+          r"(?:table\s{1,9})?function\s{1,9}"
           r"(?:url|remote|s3)\s{0,3}\("),
     # Templates that reach what runs programs
-    _form("dynamic-code", "ask", "__globals__ __subclasses__ __builtins__ __import__ __init__ __mro__",
+    _form("dynamic-code", "ask", "__globals__ __subclasses__ __builtins__ __import__ __init__ "
+                                 "__mro__",
           r"\{[{%][^\n]{0,200}\b__(?:globals|subclasses|builtins|import|init|mro|class|base)__"),
-    _form("dynamic-code", "ask", "<%", r"<%[=!-]?\s{0,40}[^%\n]{0,200}?(?:`[^`\n]{2,200}`|\bsystem\s{0,3}\(|%x[\[{(]"
-          r"|IO\.popen|Net::HTTP|\bKernel\b|child_process|\brequire\(\s{0,3}['\"](?:child_process|fs|http)"
+    _form("dynamic-code", "ask", "<%", r"<%[=!-]?\s{0,40}[^%\n]{0,200}?(?:`[^`\n]{2,200}`"
+                                       r"|\bsystem\s{0,3}\(|%x[\[{(]"
+          r"|IO\.popen|Net::HTTP|\bKernel\b|child_process|\brequire\(\s{0,3}['\"](?:child_process"
+          r"|fs|http)"
           r"|\bimport (?:os|subprocess|urllib|socket)\b|Runtime\.getRuntime|\beval\s{0,3}\()"),
     _form("dynamic-code", "ask", "freemarker.template.utility registerundefinedfiltercallback "
           ".constructor( getclass().forname",
-          r"freemarker\.template\.utility\.(?:Execute|ObjectConstructor)|registerUndefined\w{1,20}Callback"
+          r"freemarker\.template\.utility\.(?:Execute|ObjectConstructor)"
+          r"|registerUndefined\w{1,20}Callback"
           r"|\{\{[^}\n]{0,200}\.constructor\(|getClass\(\)\.forName"),
 )  # fmt: skip
 
 _USUAL_HOSTS = frozenset(
-    """npmjs.org npmjs.com yarnpkg.com pypi.org pythonhosted.org pytorch.org pkg.dev jsr.io nvidia.com
-    npmmirror.com maven.org apache.org maven.google.com gradle.org jitpack.io sonatype.org sonatype.com
-    rubygems.org crates.io golang.org goproxy.io goproxy.cn anaconda.org anaconda.com nuget.org
-    packagist.org tsinghua.edu.cn aliyun.com ustc.edu.cn tencent.com huaweicloud.com hf-mirror.com
-    azureedge.net confluent.io microsoft.com jetbrains.com jetbrains.space elastic.co spring.io
-    amazonaws.com azure.com gitlab.com github.com googleapis.com google.com gcr.io docker.io quay.io
-    k8s.io ghcr.io mcr.microsoft.com nvcr.io clojars.org hex.pm cocoapods.org cran.r-project.org
-    bioconductor.org posit.co rstudio.com r-universe.dev pub.dev flutter.dev haskell.org opam.ocaml.org
-    cpan.org npm.pkg.github.com pkg.github.com shopify.com intel.com amd.com deb.debian.org ubuntu.com
-    debian.org fedoraproject.org archlinux.org alpinelinux.org prefix.dev conda-forge.org expo.dev
-    repo1.maven.org r-project.org mozilla.org cdn.npmmirror.com xrepo.xmake.io docker.com redhat.com
-    redhat.io elastic.dev gitea.com codeberg.org dart.dev buf.build artifacthub.io linuxfoundation.org
-    snowflake.com databricks.com cloudera.com hortonworks.com mulesoft.org clever-cloud.com liferay.com""".split()
+    re.split(
+        r"\s+",
+        """npmjs.org npmjs.com yarnpkg.com pypi.org pythonhosted.org pytorch.org pkg.dev jsr.io
+    nvidia.com npmmirror.com maven.org apache.org maven.google.com gradle.org jitpack.io
+    sonatype.org sonatype.com rubygems.org crates.io golang.org goproxy.io goproxy.cn
+    anaconda.org anaconda.com nuget.org packagist.org tsinghua.edu.cn aliyun.com ustc.edu.cn
+    tencent.com huaweicloud.com hf-mirror.com azureedge.net confluent.io microsoft.com
+    jetbrains.com jetbrains.space elastic.co spring.io amazonaws.com azure.com gitlab.com
+    github.com googleapis.com google.com gcr.io docker.io quay.io k8s.io ghcr.io
+    mcr.microsoft.com nvcr.io clojars.org hex.pm cocoapods.org cran.r-project.org
+    bioconductor.org posit.co rstudio.com r-universe.dev pub.dev flutter.dev haskell.org
+    opam.ocaml.org cpan.org npm.pkg.github.com pkg.github.com shopify.com intel.com amd.com
+    deb.debian.org ubuntu.com debian.org fedoraproject.org archlinux.org alpinelinux.org
+    prefix.dev conda-forge.org expo.dev repo1.maven.org r-project.org mozilla.org
+    cdn.npmmirror.com xrepo.xmake.io docker.com redhat.com redhat.io elastic.dev gitea.com
+    codeberg.org dart.dev buf.build artifacthub.io linuxfoundation.org snowflake.com
+    databricks.com cloudera.com hortonworks.com mulesoft.org clever-cloud.com liferay.com""",
+    )
 )
 # Where a program takes packages or binaries from.
 _REGISTRY = Lazy(
-    r"(?m)(?:^[ \t]{0,9}(?:export[ \t]{1,9}|ENV[ \t]{1,9}|-[ \t]{1,9})?[\"']?(?:GOPROXY|GEM_SOURCE|BUNDLE_MIRROR\w{0,40}"
-    r"|PIP_(?:EXTRA_)?INDEX_URL|PIP_FIND_LINKS|UV_\w{0,20}INDEX\w{0,10}|UV_FIND_LINKS|POETRY_REPOSITORIES_\w{1,40}_URL"
-    r"|YARN_NPM_REGISTRY_SERVER|NPM_CONFIG_\w{0,30}REGISTRY|npm_config_\w{0,30}(?:registry|mirror|host)"
-    r"|(?:ELECTRON|PUPPETEER|PLAYWRIGHT|NODEJS_ORG|SASS_BINARY|CHROMEDRIVER|NVM|NVM_NODEJS_ORG|RUSTUP|FLUTTER"
+    r"(?m)(?:^[ \t]{0,9}(?:export[ \t]{1,9}|ENV[ \t]{1,9}|-[ \t]{1,9})?[\"']?(?:GOPROXY|GEM_SOURCE"
+    r"|BUNDLE_MIRROR\w{0,40}"
+    r"|PIP_(?:EXTRA_)?INDEX_URL|PIP_FIND_LINKS|UV_\w{0,20}INDEX\w{0,10}|UV_FIND_LINKS"
+    r"|POETRY_REPOSITORIES_\w{1,40}_URL"
+    r"|YARN_NPM_REGISTRY_SERVER|NPM_CONFIG_\w{0,30}REGISTRY|npm_config_\w{0,30}(?:registry|mirror"
+    r"|host)"
+    r"|(?:ELECTRON|PUPPETEER|PLAYWRIGHT|NODEJS_ORG|SASS_BINARY|CHROMEDRIVER|NVM|NVM_NODEJS_ORG"
+    r"|RUSTUP|FLUTTER"
     r"|HOMEBREW|SHARP|PRISMA|CYPRESS|SENTRYCLI|NODE_GYP|PYTHON_BUILD|CARGO_REGISTRIES)_\w{0,40}"
-    r"(?:MIRROR|HOST|SITE|SERVER|DOMAIN|BASE_URL|URL|REMOTE|INDEX))[\"']?[ \t]{0,3}[=:][ \t]{0,3}[\"']?(?:https?://)"
+    r"(?:MIRROR|HOST|SITE|SERVER|DOMAIN|BASE_URL|URL|REMOTE|INDEX))[\"']?[ \t]{0,3}[=:][ \t]{0,3}"
+    r"[\"']?(?:https?://)"
     r"|^[ \t]{0,9}source[ \t(]{1,3}[\"']https?://"
     r"|^[ \t]{0,9}(?:--)?find-links[ \t=]{1,4}https?://|^[ \t]{0,9}-f[ \t]{1,4}https?://"
     r"|^[ \t]{0,9}(?:-[ \t]{1,9})?(?:--)?(?:extra-)?index-url[ \t=:]{1,4}[\"']?https?://"
     r"|^[ \t]{0,9}(?:registry|index|url)[ \t]{0,9}=[ \t]{0,9}[\"'](?:sparse\+)?https?://"
-    r"|<(?:mirror|repository|pluginRepository|snapshotRepository)>[^<]{0,80}(?:<(?!url)[^<>]{1,80}>[^<]{0,80}"
+    r"|<(?:mirror|repository|pluginRepository|snapshotRepository)>[^<]{0,80}(?:<(?!url)"
+    r"[^<>]{1,80}>[^<]{0,80}"
     r"</[^<>]{1,80}>\s{0,80}){0,8}<url>\s{0,20}https?://"
     r"|\bmaven\s{0,3}[({]\s{0,40}(?:(?:url|setUrl)\s{0,3}[=(]{0,1}\s{0,3}(?:uri\()?)?[\"']https?://"
     r"|<add\s[^<>]{0,120}value=\"https?://(?=[^\"\n]{1,200}(?:index\.json|nuget))"
@@ -167,30 +206,39 @@ _REGISTRY_WORDS = (
 )  # fmt: skip
 # In a file of this kind `url` or `index` is the address of packages.
 _INDEX_SECTION = Lazy(
-    r"(?m)^[ \t]{0,9}\[{1,2}(?:tool\.(?:uv\.index|uv\.sources|poetry\.source|pdm\.source|hatch\.\S{1,60})|source"
-    r"(?:\.[\w\"'.-]{1,60})?|registries(?:\.[\w-]{1,60})?|registry|index|install|global)\]{1,2}[ \t]{0,9}$"
+    r"(?m)^[ \t]{0,9}\[{1,2}(?:tool\.(?:uv\.index|uv\.sources|poetry\.source|pdm\.source"
+    r"|hatch\.\S{1,60})|source"
+    r"(?:\.[\w\"'.-]{1,60})?|registries(?:\.[\w-]{1,60})?|registry|index|install|global)\]{1,2}"
+    r"[ \t]{0,9}$"
 )
 _IMAGE = Lazy(
-    r"(?m)^[ \t-]{0,40}[\"']?image[\"']?[ \t]{0,9}:[ \t]{0,9}[\"']?((?:[a-z0-9-]{1,60}\.){1,5}[a-z]{2,24})(?::\d{1,5})?/"
+    r"(?m)^[ \t-]{0,40}[\"']?image[\"']?[ \t]{0,9}:[ \t]{0,9}[\"']?((?:[a-z0-9-]{1,60}\.){1,5}"
+    r"[a-z]{2,24})(?::\d{1,5})?/"
 )
-_USUAL_IMAGES = ("docker.io", "ghcr.io", "quay.io", "gcr.io", "k8s.io", "mcr.microsoft.com", "nvcr.io",
-                 "public.ecr.aws", "pkg.dev", "amazonaws.com", "azurecr.io", "gitlab.com", "docker.com",
-                 "elastic.co", "redhat.io", "redhat.com", "oracle.com", "docker.elastic.co", "opensuse.org")  # fmt: skip
+_USUAL_IMAGES = (
+    "docker.io", "ghcr.io", "quay.io", "gcr.io", "k8s.io", "mcr.microsoft.com", "nvcr.io", "pkg.dev",
+    "public.ecr.aws", "amazonaws.com", "azurecr.io", "gitlab.com", "docker.com", "elastic.co",
+    "redhat.io", "redhat.com", "oracle.com", "opensuse.org",
+)  # fmt: skip
 _PROXY = Lazy(
-    r"(?mi)^[ \t]{0,9}(?:export[ \t]{1,9}|-[ \t]{1,9}|[\"'])?(?:https?_proxy|all_proxy|proxy|https-proxy|http\.proxy)[\"']?"
+    r"(?mi)^[ \t]{0,9}(?:export[ \t]{1,9}|-[ \t]{1,9}|[\"'])?(?:https?_proxy|all_proxy|proxy"
+    r"|https-proxy|http\.proxy)[\"']?"
     r"[ \t]{0,3}[=:][ \t]{0,3}[\"']?(?:https?|socks5h?)://(?:[^\s@/\"']{1,80}@)?([^\s/\"':]{3,200})"
 )
 _MODEL_ADDRESS = Lazy(
-    r"(?m)[\"']?\b(?:ANTHROPIC|OPENAI|CLAUDE|GEMINI|GOOGLE_GEMINI|AZURE_OPENAI|MISTRAL|CODEX)_(?:API_)?BASE(?:_URL)?[\"']?"
+    r"(?m)[\"']?\b(?:ANTHROPIC|OPENAI|CLAUDE|GEMINI|GOOGLE_GEMINI|AZURE_OPENAI|MISTRAL|CODEX)_"
+    r"(?:API_)?BASE(?:_URL)?[\"']?"
     r"[ \t]{0,3}[=:][ \t]{0,3}[\"']?https?://([^\s/\"':]{3,200})"
 )
 _HANDED_NAME = Lazy(r"\$\{?(?:env:|input:)?([A-Z][A-Z0-9_]{2,80})\b")
 _LOGIN_KEY = Lazy(
-    r"(?m)(?:^[ \t]{0,20}(?:-[ \t]{1,9})?|[\"'=,:>][ \t]{0,9})(?:ssh-(?:ed25519|rsa|dss)|ecdsa-sha2-nistp\d{3}"
+    r"(?m)(?:^[ \t]{0,20}(?:-[ \t]{1,9})?|[\"'=,:>][ \t]{0,9})(?:ssh-(?:ed25519|rsa|dss)"
+    r"|ecdsa-sha2-nistp\d{3}"
     r"|sk-ssh-ed25519@openssh\.com) AAAA[A-Za-z0-9+/]{56,900}"
 )
 _INSTEAD = Lazy(
-    r"(?m)^[ \t]{0,9}\[url[ \t]{1,9}\"([^\"\n]{4,200})\"\][^\[]{0,200}?insteadOf[ \t]{0,9}=[ \t]{0,9}(\S{3,200})",
+    r"(?m)^[ \t]{0,9}\[url[ \t]{1,9}\"([^\"\n]{4,200})\"\][^\[]{0,200}?insteadOf[ \t]{0,9}="
+    r"[ \t]{0,9}(\S{3,200})",
     re.IGNORECASE,
 )
 
@@ -242,12 +290,10 @@ def _judge_registries(text: str, line: int, ledger: Ledger, shown: bool) -> None
     for match, at in islice(number_lines(_REGISTRY.finditer(text), text, line), 40):
         host = clean_host(match["host"])
         begin = match[0].lstrip()
-        if (
-            begin.startswith(("url", "index =", "index=", "registry =", "registry="))
-            and not has_section
-        ):
-            if not begin.startswith("registry") or basename(ledger.path) not in (".npmrc", "npmrc"):
-                continue
+        plain = begin.startswith(("url", "index =", "index=", "registry =", "registry="))
+        named = begin.startswith("registry") and basename(ledger.path) in (".npmrc", "npmrc")
+        if plain and not has_section and not named:
+            continue
         if begin.startswith("source") and "gem" not in text[:4_000]:
             continue
         if "." in host and not _is_usual(host):
@@ -261,15 +307,13 @@ def _judge_hosts(text: str, folded: str, line: int, ledger: Ledger, shown: bool)
         for match, at in number_lines(_IMAGE.finditer(text), text, line):
             if not match[1].endswith(_USUAL_IMAGES):
                 ledger.find("privilege", at, match[0].strip(), kind)
-    if "proxy" in folded and "://" in text:
-        for match, at in islice(number_lines(_PROXY.finditer(text), text, line), 5):
+    for word, form in (("proxy", _PROXY), ("_base", _MODEL_ADDRESS)):
+        found = form.finditer(text) if word in folded and "://" in text else iter(())
+        for match, at in islice(number_lines(found, text, line), 5):
             host = clean_host(match[1])
-            if "." in host and not _is_usual(host) and "proxy" not in host.split(".")[0]:
-                ledger.find("data-to-unknown-host", at, f"all requests to {host}", kind)
-    if "_base" in folded and "://" in text:
-        for match, at in islice(number_lines(_MODEL_ADDRESS.finditer(text), text, line), 5):
-            host = clean_host(match[1])
-            if "." in host and not _is_usual(host) and not ledger.is_own_host(host):
+            own = word == "_base" and ledger.is_own_host(host)
+            named = word == "proxy" and "proxy" in host.split(".")[0]
+            if "." in host and not (_is_usual(host) or own or named):
                 ledger.find("data-to-unknown-host", at, f"all requests to {host}", kind)
     if "insteadof" in folded:
         for match, at in islice(number_lines(_INSTEAD.finditer(text), text, line), 5):
@@ -290,26 +334,31 @@ def _judge_servers(text: str, line: int, ledger: Ledger) -> None:
     except ValueError:
         return
     for name, server in _find_servers(loaded):
-        handed: set[str] = set()
         address = str(server.get("url") or server.get("serverUrl") or server.get("httpUrl") or "")
         about = f"{name} {server.get('command', '')} {server.get('args', '')} {address}"
         fits = words_of(re.sub(r"([a-z])([A-Z])", r"\1 \2", about)) | ledger.skill_words
-        for part in ("env", "headers", "args"):
-            values = server.get(part)
-            pairs = values.items() if isinstance(values, dict) else enumerate(values or ())  # type: ignore[call-overload]
-            for key, value in pairs if isinstance(values, dict | list) else ():
-                found = [one for one in _HANDED_NAME.findall(str(value)) if is_secret_name(one)]
-                strange = {one for one in found if not _belongs(one, fits)}
-                # A key under its own name may be one of those that the program offers to take.
-                if len(found) > 1 and strange:
-                    handed.update((*strange, *found))
-                elif strange and part == "headers" and address:
-                    handed.update((*strange, address))
-                else:
-                    handed.update(strange)
+        handed = _find_handed(server, fits, address)
         if len(handed) > 1:
             at = line + text.count("\n", 0, max(text.find(min(handed)), 0))
             ledger.find("environment-read", at, f"{name}: {', '.join(sorted(handed))}", "ask")
+
+
+def _find_handed(server: dict[str, object], fits: frozenset[str], address: str) -> set[str]:
+    """Return the keys of other services that a server gets, and with whom it gets them."""
+    handed: set[str] = set()
+    for part in ("env", "headers", "args"):
+        values = server.get(part)
+        listed = values.values() if isinstance(values, dict) else values
+        for value in islice(listed, 200) if isinstance(listed, Iterable) else ():
+            found = [one for one in _HANDED_NAME.findall(str(value)) if is_secret_name(one)]
+            strange = {one for one in found if not _belongs(one, fits)}
+            if len(found) > 1 and strange:
+                handed.update((*strange, *found))
+            elif strange and part == "headers" and address:
+                handed.update((*strange, address))
+            else:
+                handed.update(strange)
+    return handed
 
 
 def _find_servers(loaded: object) -> Iterator[tuple[str, dict[str, object]]]:
@@ -340,7 +389,11 @@ def _belongs(name: str, fits: frozenset[str]) -> bool:
 
 # Files that another program runs by itself: the words of its command.
 _PROGRAMS = frozenset(
-    "sh bash zsh node python python3 perl ruby deno bun env exec npx tsx ts-node npm run import pwsh".split()
+    re.split(
+        r"\s+",
+        """sh bash zsh node python python3 perl ruby deno bun env exec npx tsx ts-node npm run
+    import pwsh""",
+    )
 )
 
 

@@ -28,7 +28,8 @@ _INCLUDES = Lazy(r"(?m)^[ ]{0,9}[-s]?include[ \t]{1,9}([^\n$]{1,200})$")
 _BANG = Lazy(r"(?m)^[ ]{0,20}[\w.-]{1,60}[ \t]{0,9}!=[ \t]{0,9}([^\n]{1,4000})$")
 # Functions that put a text together.
 _BUILDS = Lazy(
-    r"\$[({](?:subst|patsubst|word|wordlist|firstword|lastword|file|join|addprefix|addsuffix|foreach"
+    r"\$[({](?:subst|patsubst|word|wordlist|firstword|lastword|file|join|addprefix|addsuffix"
+    r"|foreach"
     r"|shell[ \t]{1,9}(?:cat|head|tail|sed|tr|cut|awk|printf|base64|rev|xxd)|call|let)[ \t]"
 )
 

@@ -76,8 +76,10 @@ _ANYWHERE = (
     _code("fetch-and-run", "ask", "file_get_contents curl_exec",
           r"\$\w{1,60}\(\s{0,9}(?:file_get_contents\(\s{0,9}['\"]https?:|curl_exec\()"),
     _code("package-elsewhere", "ask", "registry index-url index_url npmregistryserver",
-          r"(?:^|\n|\bset\s{1,9}|\bexport\s{1,9}|['\"])\s{0,9}(?:(?:global|install|user)\.)?(?:@[\w-]"
-          r"{1,40}:)?(?:registry|(?:extra-)?index-url|npmRegistryServer|(?:PIP|UV)_(?:EXTRA_|DEFAULT_)?"
+          r"(?:^|\n|\bset\s{1,9}|\bexport\s{1,9}|['\"])\s{0,9}(?:(?:global|install|user)\.)?(?:@"
+          r"[\w-]"
+          r"{1,40}:)?(?:registry|(?:extra-)?index-url|npmRegistryServer|(?:PIP|UV)_(?:EXTRA_"
+          r"|DEFAULT_)?"
           r"INDEX_URL|NPM_CONFIG_REGISTRY)['\"]?\s{0,9}[=: ]\s{0,9}['\"]?https?://"
           rf"(?!{_USUAL_INDEX})[\w.-]{{1,100}}"),
     _code("fetch-and-run", "ask", "array_map call_user_func array_walk usort",
@@ -100,7 +102,8 @@ _ANYWHERE = (
     # Classes and libraries that are loaded from bytes of the network
     _code("fetch-and-run", "ask", "assembly.load( loadfrombytes urlclassloader(",
           r"(?:getbytearrayasync|downloaddata|getstreamasync|openread|webclient)\b[\s\S]{0,800}?"
-          r"\bassembly\]?(?:\.|::)load\(|\bassembly\]?(?:\.|::)load\([^\n]{0,200}(?:getbytearrayasync"
+          r"\bassembly\]?(?:\.|::)load\(|\bassembly\]?(?:\.|::)load\([^\n]{0,200}"
+          r"(?:getbytearrayasync"
           r"|downloaddata|webclient)|\burlclassloader\([^\n]{0,120}https?://"),
     _code("data-to-unknown-host", "ask", "to program",
           r"\bto\s{1,9}program\s{1,9}'[^'\n]{0,200}https?://"),
@@ -115,7 +118,8 @@ _ANYWHERE = (
           r"\[char\[\]\]\s{0,9}\(\s{0,9}\d{2,3}(?:\s{0,9},\s{0,9}\d{2,3}){8,}"),
     _code("data-to-unknown-host", "ask", "document.cookie localstorage sessionstorage",
           r"(?:document\.cookie|json\.stringify\(\s{0,9}(?:window\.)?(?:local|session)storage\b)"
-          r"[\s\S]{0,400}?(?:\.src\s{0,9}=|sendbeacon\(|fetch\(|\.open\(|axios\b)[^\n]{0,60}https?://"),
+          r"[\s\S]{0,400}?(?:\.src\s{0,9}=|sendbeacon\(|fetch\(|\.open\(|axios\b)"
+          r"[^\n]{0,60}https?://"),
     _code("reflective-call", "ask", "gcm get-command",
           r"\b(?:gcm|get-command)\s+['\"]?(?:i\*x|i\*e\*x?|\*ke-ex\*|in\*ex\w*\*|i\?x|\?ex|ie\?)"),
     _code("fetch-and-run", "ask", "certutil bitsadmin",
@@ -157,7 +161,8 @@ _NEEDED = tuple(dict.fromkeys(word for pattern in _ANYWHERE for word in pattern.
 # In a language that is not parsed: a request, and a value that is run as code.
 _FETCHES = Lazy(
     r"(?i)\b(?:http\.(?:request|get)\(|reqwest::|net::http|uri\.open|lwp::|curl_exec"
-    r"|file_get_contents\(\s{0,9}['\"]https?:|socket\.http|msxml2\.|winhttp\.|urlsession|http\.client)"
+    r"|file_get_contents\(\s{0,9}['\"]https?:|socket\.http|msxml2\.|winhttp\.|urlsession"
+    r"|http\.client)"
 )
 _RUNS_VALUE = Lazy(
     r"(?i)\b(?:load(?:string)?\(\s{0,9}\w{1,60}\s{0,9}\)\s{0,9}\(|executeglobal\s"
@@ -192,7 +197,8 @@ _UPLOADS = Lazy(
 # All variables at once, in languages that are not parsed, but where a program inherits them.
 _ALL_VARIABLES = Lazy(
     r"\bENV\.(?:to_h(?:ash)?|select|map|inspect|to_a|sort|filter_map|reject)\b"
-    r"|(?<!append\()\bos\.Environ\(\)(?!\.{3})|\benv::vars\(\)|\bSystem\.getenv\(\)|\bSys\.getenv\(\)"
+    r"|(?<!append\()\bos\.Environ\(\)(?!\.{3})|\benv::vars\(\)|\bSystem\.getenv\(\)"
+    r"|\bSys\.getenv\(\)"
     r"|\bGetEnvironmentVariables\(\)|\bjson_encode\(\s{0,9}(?:\$_ENV|getenv\(\))|%ENV\b"
 )
 

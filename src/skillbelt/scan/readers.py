@@ -153,9 +153,12 @@ def kind_of_text(path: str, text: str) -> str:
 
 # Files of Ruby, Perl, R, Groovy, Vim and Lisp that tools run by their names.
 _OTHER_FILES = frozenset(
-    """rprofile latexmkrc rakefile gemfile vagrantfile podfile fastfile brewfile guardfile capfile
-    dangerfile irbrc pryrc jenkinsfile perltidyrc perlcriticrc vimrc exrc gvimrc emacs gdbinit
-    lldbinit appfile puppetfile berksfile snapfile thorfile""".split()
+    re.split(
+        r"\s+",
+        """rprofile latexmkrc rakefile gemfile vagrantfile podfile fastfile brewfile guardfile
+    capfile dangerfile irbrc pryrc jenkinsfile perltidyrc perlcriticrc vimrc exrc gvimrc emacs gdbinit
+    lldbinit appfile puppetfile berksfile snapfile thorfile""",
+    )
 )
 _OTHER_SHEBANG = Lazy(
     r"#![^\n]{0,80}?\b(?:ruby|perl|php|lua|rscript|pwsh|powershell|osascript|tclsh|awk|gawk|groovy"
@@ -404,8 +407,7 @@ def _read_paragraph(paragraph: Paragraph, ledger: Ledger, look: _Look) -> None:
         read_prose(_LEET.sub(lambda match: match[0].translate(_LETTERS), text), line, ledger)
     if "://" in text:
         ledger.names_url(text, line, all_hosts=bool(_REACHES.search(text)))
-        if not text.isascii():
-            judge_foreign_address(text, line, ledger)
+        judge_foreign_address(text, line, ledger)
     if look.has_paths:
         _note_paths(text, line, ledger)
     lines: list[str] = []
@@ -465,7 +467,8 @@ def _introduces_bad_example(text: str) -> bool:
 
 # Prose in which an address is more than a reference.
 _REACHES = Lazy(
-    r"(?i)\b(?:fetch|download|curl|wget|post|send|upload|call|request|query|api|endpoint|install|visit)"
+    r"(?i)\b(?:fetch|download|curl|wget|post|send|upload|call|request|query|api|endpoint|install"
+    r"|visit)"
 )
 
 
@@ -654,7 +657,6 @@ def read_plain(text: str, ledger: Ledger) -> None:
         ledger.find("padded-text", paragraph.line, paragraph.text)
     settings_files.read_settings(text, 1, ledger)
     data_values.read_data_file(text, ledger)
-    data_values.judge_foreign_orders(text, 1, ledger)
 
 
 def _read_data(text: str, kind: str, ledger: Ledger) -> None:
@@ -668,7 +670,6 @@ def _read_data(text: str, kind: str, ledger: Ledger) -> None:
         _read_notebook(text, ledger)
     _read_values(text, 1, ledger, _Look(text, ledger))
     data_values.read_data_file(text, ledger)
-    data_values.judge_foreign_orders(text, 1, ledger)
 
 
 _HOOK = Lazy(r'"((?:pre|post)?(?:install|prepare|publish))"\s*:\s*"((?:[^"\\]|\\.)*)"')

@@ -710,13 +710,18 @@ _COMMAND_KEY = Lazy(
 
 # Settings whose value is a program that git runs on what is stored or sent.
 _RUN_KEY = Lazy(
-    r"(?i)\b(?:filter\.\S{1,40}\.(?:clean|smudge|process)|diff\.(?:\S{1,40}\.)?(?:textconv|command|external)"
-    r"|merge\.\S{1,40}\.driver|core\.(?:fsmonitor|sshCommand|gitProxy|hooksPath)|gpg\.(?:\S{1,20}\.)?program"
-    r"|init\.templateDir|interactive\.diffFilter|(credential\.(?:\S{1,80}\.)?helper|core\.askPass))\b"
+    r"(?i)\b(?:filter\.\S{1,40}\.(?:clean|smudge|process)|diff\.(?:\S{1,40}\.)?(?:textconv|command"
+    r"|external)"
+    r"|merge\.\S{1,40}\.driver|core\.(?:fsmonitor|sshCommand|gitProxy|hooksPath)|gpg\."
+    r"(?:\S{1,20}\.)?program"
+    r"|init\.templateDir|interactive\.diffFilter|(credential\.(?:\S{1,80}\.)?helper"
+    r"|core\.askPass))\b"
 )
 _USUAL_HELPER = Lazy(
-    r"(?i)(?:store|cache|osxkeychain|manager(?:-core)?|libsecret|wincred|gnome-keyring|oauth|gcloud(?:\.sh)?"
-    r"|!?(?:/\S{1,60}/)?gh auth git-credential|!?aws codecommit|!?glab|netrc|\Z|credential\.\S{0,80}helper)"
+    r"(?i)(?:store|cache|osxkeychain|manager(?:-core)?|libsecret|wincred|gnome-keyring|oauth"
+    r"|gcloud(?:\.sh)?"
+    r"|!?(?:/\S{1,60}/)?gh auth git-credential|!?aws codecommit|!?glab|netrc|\Z"
+    r"|credential\.\S{0,80}helper)"
 )
 _INSTEAD_KEY = Lazy(r"(?i)\burl\.[\"']?(\S{4,200}?)[\"']?\.(?:push)?insteadOf\b")
 
@@ -873,7 +878,8 @@ _HOME_MOUNT = Lazy(
 
 # What anyone may write: issues, comments and discussions, but not their numbers or titles.
 _STRANGERS_WRITE = Lazy(
-    r"(?i)\b(?:issue|pr|mr|discussion|incident)\s{1,9}(?:view|list|show|note)\b[^\n]{0,200}?(?:body|comments?"
+    r"(?i)\b(?:issue|pr|mr|discussion|incident)\s{1,9}(?:view|list|show|note)\b[^\n]{0,200}?"
+    r"(?:body|comments?"
     r"|reviews|notes)\b|\bapi\b[^\n]{0,200}?(?:/comments|/issues/|/reviews|/discussions|/notes"
     r"|\.body\b|bodytext)"
 )

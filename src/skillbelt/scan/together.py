@@ -19,7 +19,8 @@ def judge_together(ledger: Ledger, scripts: list[str], read: Callable[[str], str
 
 # A request that takes something along, in any language.
 _TAKES_ALONG = Lazy(
-    r"(?i)\b(?:post|put|body|upload|data|sendbeacon|sendall|write|--data|-T|-F|-d|<)\b[\s\S]{0,400}?https?://"
+    r"(?i)\b(?:post|put|body|upload|data|sendbeacon|sendall|write|--data|-T|-F|-d|<)\b"
+    r"[\s\S]{0,400}?https?://"
     r"|https?://[\s\S]{0,600}?\b(?:post|put|body|upload|data|sendbeacon|sendall|payload)\b"
 )
 
