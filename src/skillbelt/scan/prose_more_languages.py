@@ -99,7 +99,7 @@ def judge_foreign_address(text: str, line: int, ledger: Ledger) -> None:
         if "://" in part and _USER_WORD.search(part) and not _ENGLISH.search(part):
             hosts = [one.host for one in find_urls(part, 5)]
             strange = [one for one in hosts if not _is_reference(one)]
-            bare = re.sub(r"\S+://\S+", " ", part)
+            bare = re.sub(r"https?://\S{0,300}", " ", part)
             wide = (
                 len(_WORDS.findall(bare)) >= _MIN_WORDS
                 or len(bare) - len(bare.encode("ascii", "ignore")) > 12
