@@ -227,9 +227,9 @@ _LOADER_AS_VALUE = Lazy(
     r"|subprocess|sys|importlib(?:\.import_module)?|__builtins__|builtins)\b"
 )
 _REMOTE_TEMPLATE = Lazy(
-    r"(?:FunctionLoader|DictLoader|from_string|Template|compile|ERB\.new|render_string"
-    r"|renderString)\s{0,3}\("
-    r"[^\n]{0,120}\b(?:urlopen|requests\.get|httpx\.get|fetch|axios|Net::HTTP|URI\.open|got)\b"
+    r"(?:FunctionLoader|DictLoader|from_string|Template|Handlebars\.compile|ERB\.new|render_string"
+    r"|renderString)\s{0,3}\([^\n]{0,120}\b(?:urlopen|requests\.get|httpx\.get|fetch|axios(?:\.get)?"
+    r"|Net::HTTP\.get|URI\.open|got)\s{0,3}\("
 )
 _FETCHES_TEXT = Lazy(r"\b(?:urlopen|requests\.get|httpx\.get|urllib3|aiohttp)\b")
 
@@ -271,7 +271,8 @@ def judge_any_code(text: str, line: int, ledger: Ledger, *, followed: bool = Fal
     if "__import__" in text or ".globals" in text:
         _find_once(_LOADER_AS_VALUE, "reflective-call", text, line, ledger)
     if any(
-        mark in text for mark in ("Loader(", "from_string(", "Template(", "compile(", "ERB.new(")
+        mark in text
+        for mark in ("Loader(", "from_string(", "Template(", "bars.compile(", "ERB.new(")
     ):
         _find_once(_REMOTE_TEMPLATE, "fetch-and-run", text, line, ledger)
     if "FunctionLoader(" in text and "Sandboxed" not in text and _FETCHES_TEXT.search(text):
@@ -348,6 +349,9 @@ def _judge_made(
         return ("credential-access" if folded.startswith("id_") else "persistence"), _NAMES[folded]
     place, named = find_named_place(made)
     if not place or place in ("system", "agent") or _is_written(named, text):
+        return None
+    before = made[: max(made.find(named), 0)][-1:]
+    if named.startswith(".") and before.isalnum():  # the end of a word
         return None
     if place == "persistence":
         return "persistence", place

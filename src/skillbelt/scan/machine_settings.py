@@ -154,6 +154,10 @@ _FORMS = (
           r"|\{\{[^}\n]{0,200}\.constructor\(|getClass\(\)\.forName"),
 )  # fmt: skip
 
+_NEEDED = tuple(dict.fromkeys(word for one in _FORMS for word in one.needs))
+_NEEDED_OF_RIGHTS = tuple(
+    dict.fromkeys(word for one in _FORMS if one.rule == "privilege" for word in one.needs)
+)
 _USUAL_HOSTS = frozenset(
     re.split(
         r"\s+",
@@ -247,8 +251,9 @@ def read_machine_settings(text: str, line: int, ledger: Ledger) -> None:
     """Note what settings in a text give to programs, people or servers."""
     folded = text.lower()
     shown = ledger.path.endswith((".md", ".mdx", ".rst"))
-    for one in _FORMS:
-        if any(word in folded for word in one.needs):
+    there = {word for word in _NEEDED if word in folded}
+    for one in _FORMS if there else ():
+        if not there.isdisjoint(one.needs):
             for match, at in islice(number_lines(one.form.finditer(text), text, line), 5):
                 kind: FindingKind = "note" if shown else one.kind
                 ledger.find(one.rule, at, match[0].strip()[-90:], kind)
@@ -264,8 +269,9 @@ def read_machine_settings(text: str, line: int, ledger: Ledger) -> None:
 def read_settings_in_code(text: str, line: int, ledger: Ledger) -> None:
     """Note the rights and the sources of packages that code sets; readers follow its commands."""
     folded = text.lower()
-    for one in _FORMS:
-        if one.rule == "privilege" and any(word in folded for word in one.needs):
+    there = {word for word in _NEEDED_OF_RIGHTS if word in folded}
+    for one in _FORMS if there else ():
+        if one.rule == "privilege" and not there.isdisjoint(one.needs):
             for match, at in islice(number_lines(one.form.finditer(text), text, line), 5):
                 ledger.find(one.rule, at, match[0].strip()[-90:], one.kind)
     _judge_registries(text, line, ledger, False)

@@ -40,10 +40,11 @@ _CODE = (
     r"|recipes?|macros?|payloads?|queries|sql)"
 )
 _KEY_FILE = (
-    r"(?:~|\$home|%userprofile%|/home/\w{1,30}|/root|home folder's|user's)?/?(?:\.ssh/(?!config\b"
+    r"(?:~|\$home|%userprofile%|/home/\w{1,30}|/root|home folder's|user's)?/?(?<!\w)(?:\.ssh/"
+    r"(?!config\b"
     r"|known_hosts|authorized_keys|[\w.*-]{0,60}\.pub\b)|\.ssh\b(?![/.])|\.aws/(?:credentials"
     r"|config)"
-    r"|\.aws\b(?!/)|\.netrc\b|\.npmrc\b|\.pypirc\b|\.pgpass\b|\.git-credentials\b|\.gnupg\b"
+    r"|\.aws\b(?![/.]\w)|\.netrc\b|\.npmrc\b|\.pypirc\b|\.pgpass\b|\.git-credentials\b|\.gnupg\b"
     r"|\.vault-token\b|\.kube/config\b|\.docker/config\.json\b|\.config/(?:gh|gcloud|op)\b|\.azure/"
     r"|\.cargo/credentials|\.claude/\.credentials|\.codex/auth|/etc/shadow\b|id_rsa\b(?!\.pub)"
     r"|id_ed25519\b(?!\.pub)|\.(?:bash|zsh)_history\b|\.password-store\b)"

@@ -79,8 +79,10 @@ _MIN_WORDS = 6
 _ITEM = Lazy(r"\n(?=[ \t]*(?:[-*+>#|]|\d{1,3}[.)]))|\n[ \t]*\n")
 
 
-_REFERENCES = ("wikipedia.org", "wikimedia.org", "wiktionary.org", "w3.org", "mozilla.org",
-               "python.org", "europa.eu", "iso.org", "unicode.org", "creativecommons.org")  # fmt: skip
+_REFERENCES = (
+    "wikipedia.org", "wikimedia.org", "wiktionary.org", "w3.org", "mozilla.org", "python.org",
+    "europa.eu", "iso.org", "unicode.org", "creativecommons.org",
+)  # fmt: skip
 
 
 def _is_reference(host: str) -> bool:

@@ -155,8 +155,10 @@ def kind_of_text(path: str, text: str) -> str:
 _OTHER_FILES = frozenset(
     re.split(
         r"\s+",
-        """rprofile latexmkrc rakefile gemfile vagrantfile podfile fastfile brewfile guardfile
-    capfile dangerfile irbrc pryrc jenkinsfile perltidyrc perlcriticrc vimrc exrc gvimrc emacs gdbinit
+        """rprofile latexmkrc rakefile gemfile vagrantfile podfile fastfile brewfile
+    guardfile
+    capfile dangerfile irbrc pryrc jenkinsfile perltidyrc perlcriticrc vimrc exrc gvimrc
+    emacs gdbinit
     lldbinit appfile puppetfile berksfile snapfile thorfile""",
     )
 )
