@@ -14,7 +14,7 @@ from posixpath import basename, dirname, splitext
 from skillbelt.records import NamedTuple
 from skillbelt.scan.addresses import find_urls, is_known, is_reserved
 from skillbelt.scan.ledger import Ledger
-from skillbelt.scan.light_code import HIDDEN_SPELLINGS
+from skillbelt.scan.light_code import HIDDEN_SPELLINGS, SPELLED
 from skillbelt.scan.places import place_class
 from skillbelt.scan.values import MAX_OF_A_KIND, FindingKind
 from skillbelt.text import Lazy
@@ -91,7 +91,6 @@ _WORD_LIST = Lazy(
     r"{1,30}\s{0,20}\]"
 )
 _WORD = Lazy(r"\"([^\"\n]{0,300})\"|'([^'\n]{0,300})'")
-_SPELLED = Lazy(r"(?<![\w/+.-])[A-Za-z_.:/-]{4,40}(?![\w/+=-])")
 _MAX_SPELLED = 64 * 2**10
 _SENTENCE_WORDS = 6
 _ENGLISH = Lazy(r"(?i)\b(?:the|and|to|with|your|see|for|from|is|are|of|this|at|in|or|by)\b")
@@ -233,7 +232,8 @@ def _find_commands(line: str) -> Iterator[str]:
             command = command.partition(before)[0] if f"\\{before}" not in command else command
         command = command.replace('\\"', '"').replace("\\n", "\n")
         if any(sign in command for sign in _COMMAND_SIGNS):
-            yield command.rstrip("\"'")
+            odd = command[-1:] in ("'", '"') and command.count(command[-1]) % 2
+            yield command[:-1] if odd else command
     for match in islice(_WORD_LIST.finditer(line), 20):
         words = [one or two for one, two in _WORD.findall(match[0])]
         yield " ".join(f"'{one}'" if " " in one else one for one in words)
@@ -241,7 +241,7 @@ def _find_commands(line: str) -> Iterator[str]:
 
 def _find_spelled(text: str, ledger: Ledger) -> None:
     """Note names of programs and functions that are written backwards or with other letters."""
-    words = set(_SPELLED.findall(text))
+    words = set(SPELLED.findall(text))
     for word in words:
         plain = HIDDEN_SPELLINGS.get(word.lower())
         if plain is not None:

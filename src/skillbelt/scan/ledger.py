@@ -149,6 +149,9 @@ class Ledger:
         self.unnamed_fetches: set[str] = set()
         # Values of data files that matter if a script acts on them, judged at the end.
         self.data_values: list[DataValue] = []
+        # Key files that are put into another file, and whether a script publishes a folder.
+        self.packed: list[tuple[str, int, str]] = []
+        self.publishes = False
         # Files of the skill that other programs run by themselves, and which those are.
         self.automatic: dict[str, str] = {}
         # Files that one text of the skill fetched, and that another one may run.

@@ -41,6 +41,16 @@ _CALLED_CODES = Lazy(
 )
 _NUMBERS = Lazy(r"[\[({]\s{0,3}(\d{1,2}(?:\s{0,3},\s{0,3}\d{1,2}){0,9})\s{0,3}[\])}]")
 _NUMBER = Lazy(r"0x[0-9a-fA-F]{2}|\d{1,3}")
+# Variables that hold a short string, and sums of variables.
+_HOLDS = Lazy(
+    r"\$?\b([A-Za-z_]\w{0,39})[ \t]{0,9}(?::=|=|<-)[ \t]{0,9}(?:'([^'\\\n]{1,40})'|\"("
+    r"[^\"\\\n]{1,40})\")"
+)
+_SUM = Lazy(
+    r"\$?\b[A-Za-z_]\w{0,39}(?:[ \t]{0,3}(?:\.\.|[.+&]|<>)[ \t]{0,3}\$?[A-Za-z_]\w{0,39}){1,8}+"
+)
+_NAME = Lazy(r"[A-Za-z_]\w{0,39}")
+_TURNS = Lazy(r"(?i)revers|rot.?13|n-za-m|\brev\b")
 # A pattern of names with a choice: `^\.(npm|net)rc$`.
 _CHOICE = Lazy(
     r"\\?\.?[\w.\\-]{0,20}(?:\((?:\?:)?([\w-]{1,20}(?:\|[\w-]{1,20}){1,7})\)"
@@ -70,6 +80,20 @@ _NAMES: dict[str, PlaceClass] = {
     ".zshrc": "persistence", ".zshenv": "persistence", ".profile": "persistence",
     "currentversion\\run": "persistence", "rc.local": "persistence", "ld.so.preload": "persistence",
 }  # fmt: skip
+_PROGRAM_NAMES = frozenset(
+    (
+        "bash",
+        "curl",
+        "wget",
+        "python3",
+        "/bin/sh",
+        "/bin/bash",
+        "sh -c",
+        "cmd.exe",
+        "ncat",
+        "netcat",
+    )
+)
 _HOME_FOLDERS = frozenset(
     re.split(
         r"\s+",
@@ -101,8 +125,8 @@ _LOOKS_UP = Lazy(
 _DATA_LABEL = Lazy(
     r"(?:#?\{[^{}\"'\n]{1,60}\}|\$\{?\w{1,40}\}?|%[sdvx]|\$\([^\"\n]{1,80}\))[\w-]{0,20}"
     r"(?:\.(?:#?\{[^{}\"'\n]{1,60}\}|\$\{?\w{1,40}\}?|%[sdvx]|[\w-]{1,40})){0,6}?"
-    r"\.((?:[a-z0-9-]{2,40}\.){1,5}[a-z]{2,12})[\"'`.]"
-    r"|[\"']\.((?:[a-z0-9-]{2,40}\.){1,5}[a-z]{2,12})\.?[\"']",
+    r"\.((?:[a-z0-9-]{1,40}\.){1,5}[a-z]{2,12})[\"'`.]"
+    r"|[\"']\.((?:[a-z0-9-]{1,40}\.){1,5}[a-z]{2,12})\.?[\"']",
     re.IGNORECASE,
 )
 _ENCODES = Lazy(
@@ -189,6 +213,9 @@ HIDDEN_SPELLINGS = {
 }
 
 
+SPELLED = Lazy(r"(?<![\w/+.-])[A-Za-z_.:/-]{4,40}(?![\w/+=-])")
+
+
 class _Piece(NamedTuple):
     """A string of a text, or the words of a list in one: where it begins and ends."""
 
@@ -228,7 +255,8 @@ _LOADER_AS_VALUE = Lazy(
 )
 _REMOTE_TEMPLATE = Lazy(
     r"(?:FunctionLoader|DictLoader|from_string|Template|Handlebars\.compile|ERB\.new|render_string"
-    r"|renderString)\s{0,3}\([^\n]{0,120}\b(?:urlopen|requests\.get|httpx\.get|fetch|axios(?:\.get)?"
+    r"|renderString)\s{0,3}\([^\n]{0,120}\b(?:urlopen|requests\.get|httpx\.get|fetch|axios"
+    r"(?:\.get)?"
     r"|Net::HTTP\.get|URI\.open|got)\s{0,3}\("
 )
 _FETCHES_TEXT = Lazy(r"\b(?:urlopen|requests\.get|httpx\.get|urllib3|aiohttp)\b")
@@ -312,6 +340,11 @@ def read_light(text: str, line: int, ledger: Ledger) -> None:
             kinds.add(place)
             ledger.can("read", made, starts.line_of(at))
         ledger.find(rule, starts.line_of(at), made, "ask")
+    if _TURNS.search(text):
+        for word in set(SPELLED.findall(text)):
+            if word.lower() in HIDDEN_SPELLINGS:
+                at = text.find(word)
+                ledger.find("reflective-call", starts.line_of(at), word, "ask")
     if kinds & _READS_KEYS and (sends := _SENDS.search(text)):
         ledger.find("secret-to-network", starts.line_of(sends.start()), sends[0], "ask")
     _judge_lookups(text, starts, ledger, bool(kinds))
@@ -343,7 +376,9 @@ def _judge_made(
         r"(?:https?|ftp)://[\w.-]{4}|[\w.-]{1,9}\s{0,2}\|\s{0,2}(?:ba)?sh\b", folded
     ):
         return "reflective-call", ""
-    if deletes and not is_plain and folded.strip("/") in _HOME_FOLDERS:
+    if not is_plain and folded in _PROGRAM_NAMES:
+        return "reflective-call", ""
+    if deletes and folded.strip("/") in _HOME_FOLDERS and not (is_plain and made in text):
         return "destruction", ""
     if folded in _NAMES and made not in text:
         return ("credential-access" if folded.startswith("id_") else "persistence"), _NAMES[folded]
@@ -393,6 +428,7 @@ def _list_made(text: str) -> Iterator[tuple[str, int, bool]]:
     for group in groups:
         yield from _join(group)
     yield from _choose_by_numbers(text, groups)
+    yield from _add_variables(text)
     for group in groups:
         for piece in group:
             for part in piece.parts:
@@ -468,6 +504,17 @@ def _choose_by_numbers(
             yield "/".join(words), match.start(), False
             if len(words) > 1:
                 yield "".join(words), match.start(), False
+
+
+def _add_variables(text: str) -> Iterator[tuple[str, int, bool]]:
+    """Yield the sums of variables that hold short strings."""
+    values = {match[1]: match[2] or match[3] or "" for match in islice(_HOLDS.finditer(text), 400)}
+    if len(values) < 2:
+        return
+    for match in islice(_SUM.finditer(text), 400):
+        names = _NAME.findall(match[0])
+        if all(one in values for one in names):
+            yield "".join(values[one] for one in names), match.start(), True
 
 
 def _decode(part: str, at: int) -> Iterator[tuple[str, int, bool]]:

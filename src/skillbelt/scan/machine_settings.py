@@ -100,6 +100,9 @@ _FORMS = (
           r"\"trust\"[ \t]{0,9}:[ \t]{0,9}true[\s\S]{0,300}\"(?:command|url|httpUrl)\"|\""
           r"(?:command|url|httpUrl)"
           r"\"[^{}]{0,400}\"trust\"[ \t]{0,9}:[ \t]{0,9}true"),
+    _form("data-to-unknown-host", "ask", '"hooks"',
+          r"\"(?:command|bash|powershell)\"\s{0,9}:\s{0,9}\"[^\"\n]{0,300}\b(?:curl|wget|nc|ncat"
+          r"|Invoke-(?:WebRequest|RestMethod))\b[^\"\n]{0,300}?(?:https?://|\w\.[a-z]{2,})"),
     # Programs that a database runs, and files that it writes
     _form("database-command", "ask", "program",
           r"(?i)\bcopy\b[^;]{0,300}?\b(?:to|from)\s{1,9}program\s{1,9}(?:'(?!\s{0,9}(?:gunzip|zcat"
@@ -204,10 +207,16 @@ _REGISTRY = Lazy(
     r"(?P<host>[^\s/\"'<>:?#@]{3,200})(?P<rest>[^\s\"'<>]{0,200})"
 )
 _REGISTRY_WORDS = (
-    "GOPROXY", "INDEX", "index", "REGISTR", "registr", "MIRROR", "mirror", "find-links", "source ",
+    "GOPROXY", "INDEX", "index", "REGISTR", "registr", "MIRROR", "mirror", "find-links", "source ", "[[tool.",
+    "[[source", "[source", "channels:",
     "source(", "-f http", "<repository", "<pluginRepository", "maven", "nuget", "_HOST", "_SITE",
     "_SERVER", "FIND_LINKS", "GEM_SOURCE", "_DOMAIN",
 )  # fmt: skip
+_CHANNEL = Lazy(
+    r"(?m)^channels:[ \t]{0,9}\n(?:[ \t]{0,20}-[ \t]{1,9}[\w./-]{1,80}\n){0,9}?[ \t]{0,20}-"
+    r"[ \t]{1,9}[\"']?https?://"
+    r"([^\s/\"':]{3,200})"
+)
 # In a file of this kind `url` or `index` is the address of packages.
 _INDEX_SECTION = Lazy(
     r"(?m)^[ \t]{0,9}\[{1,2}(?:tool\.(?:uv\.index|uv\.sources|poetry\.source|pdm\.source"
@@ -220,8 +229,8 @@ _IMAGE = Lazy(
     r"[a-z]{2,24})(?::\d{1,5})?/"
 )
 _USUAL_IMAGES = (
-    "docker.io", "ghcr.io", "quay.io", "gcr.io", "k8s.io", "mcr.microsoft.com", "nvcr.io", "pkg.dev",
-    "public.ecr.aws", "amazonaws.com", "azurecr.io", "gitlab.com", "docker.com", "elastic.co",
+    "docker.io", "ghcr.io", "quay.io", "gcr.io", "k8s.io", "mcr.microsoft.com", "nvcr.io",
+    "pkg.dev", "public.ecr.aws", "amazonaws.com", "azurecr.io", "gitlab.com", "docker.com", "elastic.co",
     "redhat.io", "redhat.com", "oracle.com", "opensuse.org",
 )  # fmt: skip
 _PROXY = Lazy(
@@ -292,6 +301,10 @@ def _is_usual(host: str) -> bool:
 def _judge_registries(text: str, line: int, ledger: Ledger, shown: bool) -> None:
     if "http" not in text or not any(word in text for word in _REGISTRY_WORDS):
         return
+    if "channels:" in text:
+        for match, at in islice(number_lines(_CHANNEL.finditer(text), text, line), 10):
+            if not _is_usual(clean_host(match[1])):
+                ledger.find("package-elsewhere", at, match[1], "note" if shown else "ask")
     has_section = bool(_INDEX_SECTION.search(text))
     for match, at in islice(number_lines(_REGISTRY.finditer(text), text, line), 40):
         host = clean_host(match["host"])

@@ -11,15 +11,18 @@ from skillbelt.scan.prose_rules import ProsePattern, pattern
 
 _GET = (
     r"(?:fetch|download|retrieve|read|load|open|visit|get|pull|request|consult|look (?:at|up)|go to"
-    r"|see|check|import|sync|refresh|poll|grab)"
+    r"|see|check|import|sync|refresh|poll|grab|reading|loading|fetching|opening|visiting|getting"
+    r"|pulling)"
 )
 _APPLY = (
-    r"(?:(?:apply|follow|obey|honou?r|implement|carry out|act (?:on|upon)|adopt|execute|perform"
+    r"(?:(?:doing|following|applying|obeying|carrying out|acting on|executing|apply|follow|obey"
+    r"|honou?r|implement|carry out|act (?:on|upon)|adopt|execute|perform"
     r"|comply with|abide by|stick to|work through|enforce|heed|observe|put into practice|run|do) "
     r"(?:its|it|them|that|those|these|what(?:ever)?|everything|all of (?:it|them)|any|each|every"
     r"|the (?:rules?|steps?|points?|notes?|guidance|guidelines|text|page|list|orders?|tasks?|items?"
     r"|entries|directions?|changes|content|result|instructions?))\b"
-    r"|do (?:as|what(?:ever)?) (?:it|they|that page|the page|the text) (?:says?|asks?|tells?"
+    r"|do(?:ing)? (?:as|what(?:ever)?) (?:it|they|that page|the page|the text) (?:says?|asks?"
+    r"|tells?"
     r"|wants?)"
     r"|treat (?:it|them|its \w+|that|the \w+) as (?:part|your|binding|instructions?|rules|orders"
     r"|an? (?:order|extension|continuation|part))"
@@ -88,7 +91,8 @@ ELSEWHERE_PATTERNS: tuple[ProsePattern, ...] = (
         "note desc meta mess mail issu comm docu tick revi titl & say says ask asks tell want "
         "dema requ",
         r"""
-        \b(?:do|does|carry out|act on|follow|obey) (?:exactly |just )?(?:what(?:ever)?|everything
+        \b(?:do|does|doing|carry out|act on|follow|obey) (?:exactly |just )?(?:what(?:ever)?
+        |everything
         |anything|as) (?:it|(?:the|this|that|their|its) (?:\w+ )?(?:file|image|picture|page|text
         |note|description|metadata|message|mail|e-mail|issue|comment|document|ticket|review|title
         |response|answer|result)s?) (?:asks?|says?|tells?|wants?|demands?|requests?)\b""",

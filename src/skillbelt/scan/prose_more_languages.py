@@ -47,6 +47,7 @@ _TELLS = (
 )
 MORE_LANGUAGES: tuple[ProsePattern, ...] = (
     pattern("hide-from-user", "ask", _USER_STEMS, rf"""
+        \busi\w{{0,3}}(?:ambi|taj|juli|fahami|eleze|onyesh|uliz)\w{{0,6}} (?:\w+ ){{0,3}}?mtumiaji|
         (?<![\w-]){_NOT} (?:[^\s.]{{1,30}} ){{0,3}}?{_TELLS}[^\n.]{{0,60}}?{_USERS}
         |{_USERS}\w{{0,12}} (?:[^\s.]{{1,30}} ){{0,4}}?{_NOT} (?:[^\s.]{{1,30}} ){{0,2}}?{_TELLS}
         |{_TELLS}\w{{0,12}} (?:[^\s.]{{1,30}} ){{0,3}}?{_NOT}(?![\w-])[^\n.]{{0,30}}?{_USERS}
@@ -94,11 +95,11 @@ def judge_foreign_address(text: str, line: int, ledger: Ledger) -> None:
 
     Only where the skill itself is described in English, so that few readers understand it.
     """
-    if text.isascii() or "://" not in text or not _USER_WORD.search(text) or not ledger.is_english:
+    if "://" not in text or not ledger.is_english:
         return
     at = 0
     for part in _ITEM.split(text):
-        if "://" in part and _USER_WORD.search(part) and not _ENGLISH.search(part):
+        if "://" in part and not _ENGLISH.search(part) and _USER_WORD.search(part):
             hosts = [one.host for one in find_urls(part, 5)]
             strange = [one for one in hosts if not _is_reference(one)]
             bare = re.sub(r"https?://\S{0,300}", " ", part)

@@ -144,7 +144,7 @@ class _Reading:
             self.ledger.miss(f"{len(others) - MAX_FILES:,} files after the first {MAX_FILES:,}")
             if _is_acted_on(others[MAX_FILES]):
                 self._report_unread(others[MAX_FILES].path, f"it comes after {MAX_FILES:,} files")
-        if self.ledger.data_values or self.ledger.automatic:
+        if self.ledger.data_values or self.ledger.automatic or self.ledger.packed:
             scripts = [one.path for one in others if _is_acted_on(one)]
             together.judge_together(self.ledger, scripts, self._read_again)
         judge_word(self.skill, self.ledger.used_hosts, self.ledger)

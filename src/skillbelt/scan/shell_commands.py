@@ -13,7 +13,13 @@ from skillbelt.scan.embedded import find_command_strings
 from skillbelt.scan.ledger import HOLE, SERVICE_OF, UNKNOWN, Ledger, Traced, merge
 from skillbelt.scan.machine_settings import judge_instead, note_automatic
 from skillbelt.scan.package_names import judge_packages
-from skillbelt.scan.places import find_paths, place_class, prints_token, service_of
+from skillbelt.scan.places import (
+    find_paths,
+    is_env_file,
+    place_class,
+    prints_token,
+    service_of,
+)
 from skillbelt.text import Lazy
 
 
@@ -243,6 +249,43 @@ def _look_at_words(call: ShellCall, state: ShellState) -> None:
         ledger.find("privilege", call.line, whole)
     if call.name not in ("curl", "wget"):
         ledger.names_url(whole, call.line)
+    if call.name in _PACKERS or _PUBLISHES.search(whole):
+        _note_publishing(call, ledger)
+
+
+_PACKERS = frozenset(("tar", "zip", "cp", "7z", "rsync", "install", "ditto"))
+_PUBLISHES = Lazy(
+    r"\bgit\b[^\n]{0,80}\bpush\b|\bgh-pages\b|\baws s3 (?:sync|cp)\b|\bgsutil\b[^\n]{0,40}\b(?:cp"
+    r"|rsync)\b"
+    r"|\b(?:netlify|vercel|firebase|surge|wrangler)\b[^\n]{0,40}\b(?:deploy|publish)\b|\brclone "
+    r"(?:sync|copy)\b"
+    r"|\brsync\b[^\n]{0,200}\S:|\bscp\b|\b(?:npm|cargo|twine|gem) (?:publish|upload|push)\b"
+    r"|\bhub release\b"
+    r"|\bgh release (?:create|upload)\b"
+)
+# The home folder as a whole.
+_ALL_OF_HOME = Lazy(r"(?:~|\$\{?HOME\}?|/root|/home/\w{1,40}|/Users/\w{1,40})/?\.?\*?\Z")
+
+
+def _note_publishing(call: ShellCall, ledger: Ledger) -> None:
+    """Note key files that are put together, and folders that go to the public."""
+    if call.name in _PACKERS:
+        for one in call.operands[: None if call.name in ("tar", "zip", "7z") else -1]:
+            path = one.known
+            key = place_class(path) in ("credential", "service", "settings") or is_env_file(path)
+            if key and len(ledger.packed) < _MAX_PACKED and not ledger.weaker:
+                ledger.packed.append((ledger.path, call.line + ledger.first_line - 1, path))
+    if _PUBLISHES.search(call.whole):
+        # What is pushed may be prose; a script says what it does.
+        ledger.publishes = ledger.publishes or not ledger.may_be_prose
+        for one in (
+            call.operands if call.name in ("aws", "rsync", "scp", "rclone", "gsutil") else ()
+        ):
+            if _ALL_OF_HOME.match(one.known) and any(":" in other.known for other in call.operands):
+                ledger.find("secret-to-network", call.line, call.whole, "ask")
+
+
+_MAX_PACKED = 100
 
 
 def _maybe_file(word: Traced, call: ShellCall, state: ShellState) -> frozenset[str]:

@@ -15,6 +15,9 @@ def judge_together(ledger: Ledger, scripts: list[str], read: Callable[[str], str
     """Judge what was noted in single files by what the others do with it."""
     judge_data_values(ledger, scripts, read)
     _judge_automatic(ledger, scripts, read)
+    for path, line, value in ledger.packed if ledger.publishes else ():
+        ledger.path, ledger.first_line = path, 1
+        ledger.find("secret-to-network", line, f"{value} in what is published", "ask")
 
 
 # A request that takes something along, in any language.
