@@ -50,12 +50,7 @@ _SUM = Lazy(
     r"\$?\b[A-Za-z_]\w{0,39}(?:[ \t]{0,3}(?:\.\.|[.+&]|<>)[ \t]{0,3}\$?[A-Za-z_]\w{0,39}){1,8}+"
 )
 _NAME = Lazy(r"[A-Za-z_]\w{0,39}")
-_TURNS = Lazy(r"(?i)revers|rot.?13|n-za-m|\brev\b")
-# A pattern of names with a choice: `^\.(npm|net)rc$`.
-_CHOICE = Lazy(
-    r"\\?\.?[\w.\\-]{0,20}(?:\((?:\?:)?([\w-]{1,20}(?:\|[\w-]{1,20}){1,7})\)"
-    r"|\{([\w-]{1,20}(?:,[\w-]{1,20}){1,7})\})[\w.\\-]{0,20}"
-)
+_TURNS = ("revers", "rot13", "rot-13", "rot_13", "n-za-m", "rev(", "rev ")
 
 _POWERS = frozenset(
     re.split(
@@ -328,9 +323,10 @@ def _judge_choices(text: str, line: int, ledger: Ledger) -> None:
 def read_light(text: str, line: int, ledger: Ledger) -> None:
     """Note names that code of any language puts together, and what data does in it."""
     ledger.spend(1 + len(text) // 100)
+    folded = text.lower()
     starts = _LineStarts(text, line)
     kinds = set[PlaceClass]()
-    deletes = _DELETES.search(text)
+    deletes = _has(_DELETES, folded)
     for made, at, is_plain in _find_made(text):
         found = _judge_made(made, text, deletes is not None, is_plain)
         if found is None:
@@ -340,18 +336,55 @@ def read_light(text: str, line: int, ledger: Ledger) -> None:
             kinds.add(place)
             ledger.can("read", made, starts.line_of(at))
         ledger.find(rule, starts.line_of(at), made, "ask")
-    if _TURNS.search(text):
+    if any(word in folded for word in _TURNS):
         for word in set(SPELLED.findall(text)):
             if word.lower() in HIDDEN_SPELLINGS:
                 at = text.find(word)
                 ledger.find("reflective-call", starts.line_of(at), word, "ask")
-    if kinds & _READS_KEYS and (sends := _SENDS.search(text)):
+    sends = _has(_SENDS, folded)
+    if kinds & _READS_KEYS and sends is not None:
         ledger.find("secret-to-network", starts.line_of(sends.start()), sends[0], "ask")
-    _judge_lookups(text, starts, ledger, bool(kinds))
-    _judge_calls(text, starts, ledger)
-    if _SENDS.search(text) and (all_of_them := _ALL_OF_ENVIRONMENT.search(text)):
+    if _has(_LOOKS_UP, folded) is not None:
+        _judge_lookups(text, starts, ledger, bool(kinds))
+    _judge_calls(text, folded, starts, ledger)
+    if sends is not None and (all_of_them := _ALL_OF_ENVIRONMENT.search(text)):
         at = starts.line_of(all_of_them.start())
         ledger.find("environment-to-network", at, all_of_them[0], "ask")
+
+
+def _has(form: re.Pattern[str], folded: str) -> re.Match[str] | None:
+    """Return the first match in a text in small letters that has a word of the form."""
+    return form.search(folded) if any(word in folded for word in _WORDS_OF[form]) else None
+
+
+# Without one of these in small letters, a form matches nothing.
+_WORDS_OF: dict[re.Pattern[str], tuple[str, ...]] = {
+    _DELETES: ("remove", "rm_r", "rmtree", "unlink", "delet", "rmdir", "rmsync", "del "),
+    _SENDS: (
+        "curl", "wget", "invoke-", "http", "socket", "net.dial", "url", "smtp", "mail(",
+        "webclient", "upload", "faraday", "reqwest", "tcpstream", "udpclient", "lwp", "restclient",
+    ),
+    _LOOKS_UP: (
+        "resolv", "gethost", "getaddr", "lookup", "dns", "getmxrr", "inet", "addrinfo", "to_socket",
+    ),
+    _RUNS_MADE: (
+        "reverse", "rev(", "rot13", ".tr(", "tr/", "pack", "chr(", ".char", "rawtochar",
+        "inttoutf8", "chartr", "base64", "hex2bin", "character", "[char",
+    ),
+    _ALL_FUNCTIONS: ("_g[", "_env[", "os[", "io[", "getfenv", "&{", "methodbyname", "forname"),
+    _CALLED_SUM: ("-f", "-join", "::join", "'+", "' +", '"+', '" +', "'\t+", '"\t+'),
+    _MADE_NAME: (
+        "-f", "-join", "replace", "[char", "reverse", "substring", "tochararray", "frombase64",
+        "'+", "' +", "'\t+", "[-1", "[0", "[1", "[2", "[3", "[4", "[5", "[6", "[7", "[8", "[9",
+    ),
+    _TWO_VARIABLES: ("%%",),
+    _CUT_LETTER: (":~",),
+    _PHP_NAME: ("<?",),
+    _RENAMED: (
+        "os.removeall", "os.execute", "exec.command", "io.popen", "method(:", "&system", "&unlink",
+        "&core", "&exec", "&eval",
+    ),
+}  # fmt: skip
 
 
 class _LineStarts:
@@ -422,8 +455,6 @@ def _list_made(text: str) -> Iterator[tuple[str, int, bool]]:
     if re.search(r"(?i)chr|char", text):
         for match in _CALLED_CODES.finditer(text):
             yield from _from_codes(match[0], match.start())
-    for match in _CHOICE.finditer(text) if "|" in text or "{" in text else ():
-        yield from _from_choice(match)
     groups = list(_find_groups(text))
     for group in groups:
         yield from _join(group)
@@ -536,7 +567,7 @@ def _decode(part: str, at: int) -> Iterator[tuple[str, int, bool]]:
 
 def _judge_lookups(text: str, starts: _LineStarts, ledger: Ledger, has_key: bool) -> None:
     """Note data in a name that is looked up."""
-    if not _LOOKS_UP.search(text) or not (has_key or _ENCODES.search(text)):
+    if not (has_key or _ENCODES.search(text)):
         return
     for match in islice(_DATA_LABEL.finditer(text), 20):
         domain = (match[1] or match[2]).lower()
@@ -556,21 +587,27 @@ _ENDINGS = frozenset(
 )  # fmt: skip
 
 
-def _judge_calls(text: str, starts: _LineStarts, ledger: Ledger) -> None:
+def _judge_calls(text: str, folded: str, starts: _LineStarts, ledger: Ledger) -> None:
     """Note calls whose function or code is made from pieces."""
-    for form in (_RUNS_MADE, _ALL_FUNCTIONS, _CALLED_SUM, _TWO_VARIABLES):
-        if (match := form.search(text)) is not None:
+    found = [_has(one, folded) for one in (_RUNS_MADE, _ALL_FUNCTIONS, _CALLED_SUM, _TWO_VARIABLES)]
+    if any(word in folded for word in _WORDS_OF[_RENAMED]):
+        found.append(_RENAMED.search(text))
+    if len(_CUT_LETTER.findall(text) if ":~" in text else ()) > 5:
+        found.append(_CUT_LETTER.search(text))
+    if "$" in folded and _has(_MADE_NAME, folded) is not None:
+        found.extend(_find_called(_MADE_NAME, _CALLED_VALUE, folded))
+    if "<?" in text:
+        found.extend(_find_called(_PHP_NAME, _PHP_CALL, folded))
+    for match in found:
+        if match is not None:
             ledger.find("reflective-call", starts.line_of(match.start()), match[0].strip(), "ask")
-    made = {match[1].lower(): match for match in islice(_MADE_NAME.finditer(text), 100)}
-    for match in islice(_CALLED_VALUE.finditer(text), 100) if made else ():
-        if (how := made.get(match[1].lower())) is not None:
-            ledger.find("reflective-call", starts.line_of(match.start()), how[0], "ask")
-    if len(_CUT_LETTER.findall(text)) > 5:
-        at = _CUT_LETTER.search(text)
-        ledger.find("reflective-call", starts.line_of(at.start() if at else 0), "letters", "ask")
-    named = {match[1]: match for match in islice(_PHP_NAME.finditer(text), 100)}
-    for match in islice(_PHP_CALL.finditer(text), 1_000) if named else ():
-        if (how := named.get(match[1])) is not None:
-            ledger.find("reflective-call", starts.line_of(match.start()), how[0], "ask")
-    if (match := _RENAMED.search(text)) is not None:
-        ledger.find("reflective-call", starts.line_of(match.start()), match[0].strip(), "ask")
+
+
+def _find_called(
+    makes: re.Pattern[str], calls: re.Pattern[str], folded: str
+) -> Iterator[re.Match[str]]:
+    """Yield where names are made that are called elsewhere."""
+    called = {match[1] for match in islice(calls.finditer(folded), 1_000)}
+    for match in islice(makes.finditer(folded), 100) if called else ():
+        if match[1] in called:
+            yield match

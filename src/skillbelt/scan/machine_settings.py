@@ -207,10 +207,11 @@ _REGISTRY = Lazy(
     r"(?P<host>[^\s/\"'<>:?#@]{3,200})(?P<rest>[^\s\"'<>]{0,200})"
 )
 _REGISTRY_WORDS = (
-    "GOPROXY", "INDEX", "index", "REGISTR", "registr", "MIRROR", "mirror", "find-links", "source ", "[[tool.",
-    "[[source", "[source", "channels:",
-    "source(", "-f http", "<repository", "<pluginRepository", "maven", "nuget", "_HOST", "_SITE",
-    "_SERVER", "FIND_LINKS", "GEM_SOURCE", "_DOMAIN",
+    "GOPROXY", "INDEX_URL", "index-url", "index =", "index=", "REGISTR", "registr", "_MIRROR",
+    "_mirror", "find-links", "[[tool.", "[[source", "[source", "channels:", "-f http", "_INDEX",
+    "<repository>", "<pluginRepository>", "<mirror>", "<snapshotRepository>", "maven", "<add ",
+    "_HOST", "_SITE", "_SERVER", "FIND_LINKS", "GEM_SOURCE", "_DOMAIN", "_BASE_URL",
+    "source 'http", 'source "http', "source(", "POETRY_REPOSITORIES", "_REMOTE", "_host=",
 )  # fmt: skip
 _CHANNEL = Lazy(
     r"(?m)^channels:[ \t]{0,9}\n(?:[ \t]{0,20}-[ \t]{1,9}[\w./-]{1,80}\n){0,9}?[ \t]{0,20}-"
@@ -230,8 +231,8 @@ _IMAGE = Lazy(
 )
 _USUAL_IMAGES = (
     "docker.io", "ghcr.io", "quay.io", "gcr.io", "k8s.io", "mcr.microsoft.com", "nvcr.io",
-    "pkg.dev", "public.ecr.aws", "amazonaws.com", "azurecr.io", "gitlab.com", "docker.com", "elastic.co",
-    "redhat.io", "redhat.com", "oracle.com", "opensuse.org",
+    "pkg.dev", "public.ecr.aws", "amazonaws.com", "azurecr.io", "gitlab.com", "docker.com",
+    "elastic.co", "redhat.io", "redhat.com", "oracle.com", "opensuse.org",
 )  # fmt: skip
 _PROXY = Lazy(
     r"(?mi)^[ \t]{0,9}(?:export[ \t]{1,9}|-[ \t]{1,9}|[\"'])?(?:https?_proxy|all_proxy|proxy"
