@@ -276,7 +276,7 @@ def _reads(text: str, path: str) -> bool:
 
 
 def names_unknown_host(text: str) -> str:
-    """Return the first host of a text that nobody knows; "" if there is none."""
+    """Return the first unknown host of a text; "" if there is none."""
     for found in find_urls(text, 20):
         if not is_known(found.host) and not is_reserved(found.host):
             return found.host

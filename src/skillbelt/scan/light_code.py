@@ -353,11 +353,11 @@ def read_light(text: str, line: int, ledger: Ledger) -> None:
 
 
 def _has(form: re.Pattern[str], folded: str) -> re.Match[str] | None:
-    """Return the first match in a text in small letters that has a word of the form."""
+    """Return the first match in a text in lower case that has a word of the form."""
     return form.search(folded) if any(word in folded for word in _WORDS_OF[form]) else None
 
 
-# Without one of these in small letters, a form matches nothing.
+# Without one of these in lower case, a form matches nothing.
 _WORDS_OF: dict[re.Pattern[str], tuple[str, ...]] = {
     _DELETES: ("remove", "rm_r", "rmtree", "unlink", "delet", "rmdir", "rmsync", "del "),
     _SENDS: (

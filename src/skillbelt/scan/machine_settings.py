@@ -36,7 +36,7 @@ _HOME = (
     r"[\w$\{\}]"
     r"{1,40})?|/Users(?:/[\w$\{\}]{1,40})?|[cC]:[\\/]{1,2}Users(?:[\\/]{1,2}[\w%]{1,40})?)"
 )
-# What a text has in small letters, and the form; no key of one word alone is enough.
+# What a text has in lower case, and the form; no key of one word alone is enough.
 _FORMS = (
     # Rights
     _form("privilege", "ask", "nopasswd",

@@ -83,7 +83,7 @@ ELSEWHERE_PATTERNS: tuple[ProsePattern, ...] = (
         |times?)
         \b[^\n]{{0,60}}?\b{_GET}\b[^\n]{{0,60}}?https?://""",
     ),
-    # A text that an image, a file or a stranger brings along
+    # A text that an image, a file or a stranger carries
     pattern(
         "follow-remote-text",
         "ask",

@@ -1,7 +1,7 @@
 """Orders to keep something from the user in languages that few skills are written in.
 
 A model reads them all. In most of these only the words for the user, for telling and for "not" are
-known. What else a sentence says is not, so an address of nobody known beside the user is a
+known. What else a sentence says is not, so an unknown address beside the user is a
 question.
 """
 
@@ -91,7 +91,7 @@ def _is_reference(host: str) -> bool:
 
 
 def judge_foreign_address(text: str, line: int, ledger: Ledger) -> None:
-    """Note an address of nobody known in a sentence about the user that is not in English.
+    """Note an unknown address in a sentence about the user that is not in English.
 
     Only where the skill itself is described in English, so that few readers understand it.
     """

@@ -238,7 +238,7 @@ _ROWS = (
     ),
     _row(
         "database-command", "privilege", "ask",
-        what="a database is told to run a program, or to read or write files of its host",
+        what="a database runs a program, or reads or writes files of its host",
         why="It acts with the rights of the database, where no sandbox of the user holds it.",
         fix="do that step outside of the database, where the user sees it",
     ),
