@@ -93,6 +93,14 @@ CASES: dict[str, FileCase] = {
         {"a.zip": archive({"a.txt": b"x"})},
         {"a.zip": archive(MANY)},
     ),
+    "database-command": FileCase(
+        {"a.sql": b"copy t to program 'id > /tmp/x';\n"},
+        {"a.sql": b"copy t from program 'gunzip -c a.csv.gz' csv;\ncopy t to 'a.csv' csv;\n"},
+        {
+            "a.sql": b"do $$ begin execute format('%s (%s) to %s %L', 'copy', 'select 1',"
+            b" 'program', 'id'); end $$;\n"
+        },
+    ),
     "secret-in-text": FileCase(
         {"a.txt": b"key = AKIA" + b"QWERTYUIOPASDFGH\n"},
         {"a.txt": b"key = $AWS_ACCESS_KEY_ID\n"},

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from skillbelt.files.sensitive import looks_secret
 from skillbelt.records import NamedTuple
@@ -37,6 +38,9 @@ from skillbelt.scan.values import (
     FindingKind,
 )
 from skillbelt.text import Lazy, one_line, shorten
+
+if TYPE_CHECKING:
+    from skillbelt.scan.data_values import DataValue
 
 # Steps of all readers for one skill: about a second of work. The rest of a skill is not read.
 MAX_STEPS = 600_000
@@ -122,6 +126,8 @@ class Ledger:
         self.findings: list[Finding] = []
         self.unseen: list[str] = []
         self.skill_words = skill_words
+        # Whether the skill is described in English.
+        self.is_english = False
         self.path, self.first_line = "", 1
         # Whether findings count one kind less, because the text only shows an example.
         self.weaker = False
@@ -157,6 +163,13 @@ class Ledger:
         self.log_host: tuple[str, Traced] = ("", UNKNOWN)
         # Texts that write what they fetched to a file whose name is not known.
         self.unnamed_fetches: set[str] = set()
+        # Values of data files that matter if a script acts on them, judged at the end.
+        self.data_values: list[DataValue] = []
+        # Key files that are put into another file, and whether a script publishes a folder.
+        self.packed: list[tuple[str, int, str]] = []
+        self.publishes = False
+        # Files of the skill that other programs run by themselves, and which those are.
+        self.automatic: dict[str, str] = {}
         # Files that one text of the skill fetched, and that another one may run.
         self.fetched: dict[str, Traced] = {}
 

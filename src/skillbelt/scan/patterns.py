@@ -13,6 +13,7 @@ from skillbelt.records import NamedTuple
 from skillbelt.scan.addresses import classify, find_urls
 from skillbelt.scan.decoding import decode_text, opaque_blob
 from skillbelt.scan.ledger import Ledger
+from skillbelt.scan.light_code import judge_any_code, read_light
 from skillbelt.scan.markdown import number_lines
 from skillbelt.scan.places import find_paths, place_class
 from skillbelt.scan.values import KINDS, FindingKind
@@ -85,8 +86,10 @@ _ANYWHERE = (
     _code("fetch-and-run", "ask", "file_get_contents curl_exec",
           r"\$\w{1,60}\(\s{0,9}(?:file_get_contents\(\s{0,9}['\"]https?:|curl_exec\()"),
     _code("package-elsewhere", "ask", "registry index-url index_url npmregistryserver",
-          r"(?:^|\n|\bset\s{1,9}|\bexport\s{1,9}|['\"])\s{0,9}(?:(?:global|install|user)\.)?(?:@[\w-]"
-          r"{1,40}:)?(?:registry|(?:extra-)?index-url|npmRegistryServer|(?:PIP|UV)_(?:EXTRA_|DEFAULT_)?"
+          r"(?:^|\n|\bset\s{1,9}|\bexport\s{1,9}|['\"])\s{0,9}(?:(?:global|install|user)\.)?(?:@"
+          r"[\w-]"
+          r"{1,40}:)?(?:registry|(?:extra-)?index-url|npmRegistryServer|(?:PIP|UV)_(?:EXTRA_"
+          r"|DEFAULT_)?"
           r"INDEX_URL|NPM_CONFIG_REGISTRY)['\"]?\s{0,9}[=: ]\s{0,9}['\"]?https?://"
           rf"(?!{_USUAL_INDEX})[\w.-]{{1,100}}", most=224),
     _code("fetch-and-run", "ask", "array_map call_user_func array_walk usort",
@@ -110,7 +113,8 @@ _ANYWHERE = (
     _code("fetch-and-run", "ask", "assembly.load( assembly].load( "
           "assembly::load( assembly]::load( urlclassloader(",
           r"(?:getbytearrayasync|downloaddata|getstreamasync|openread|webclient)\b[\s\S]{0,800}?"
-          r"\bassembly\]?(?:\.|::)load\(|\bassembly\]?(?:\.|::)load\([^\n]{0,200}(?:getbytearrayasync"
+          r"\bassembly\]?(?:\.|::)load\(|\bassembly\]?(?:\.|::)load\([^\n]{0,200}"
+          r"(?:getbytearrayasync"
           r"|downloaddata|webclient)|\burlclassloader\([^\n]{0,120}https?://"),
     _code("data-to-unknown-host", "ask", "program",
           r"\bto\s{1,9}program\s{1,9}'[^'\n]{0,200}https?://", most=236),
@@ -125,7 +129,8 @@ _ANYWHERE = (
           r"\[char\[\]\]\s{0,9}\(\s{0,9}\d{2,3}(?:\s{0,9},\s{0,9}\d{2,3}){8,}"),
     _code("data-to-unknown-host", "ask", "document.cookie localstorage sessionstorage",
           r"(?:document\.cookie|json\.stringify\(\s{0,9}(?:window\.)?(?:local|session)storage\b)"
-          r"[\s\S]{0,400}?(?:\.src\s{0,9}=|sendbeacon\(|fetch\(|\.open\(|axios\b)[^\n]{0,60}https?://"),
+          r"[\s\S]{0,400}?(?:\.src\s{0,9}=|sendbeacon\(|fetch\(|\.open\(|axios\b)"
+          r"[^\n]{0,60}https?://"),
     _code("reflective-call", "ask", "gcm get-command",
           r"\b(?:gcm|get-command)\s+['\"]?(?:i\*x|i\*e\*x?|\*ke-ex\*|in\*ex\w*\*|i\?x|\?ex|ie\?)"),
     _code("fetch-and-run", "ask", "certutil bitsadmin",
@@ -182,7 +187,8 @@ _NEEDED = tuple(_group_words().items())
 # In a language that is not parsed: a request, and a value that is run as code.
 _FETCHES = Lazy(
     r"(?i)\b(?:http\.(?:request|get)\(|reqwest::|net::http|uri\.open|lwp::|curl_exec"
-    r"|file_get_contents\(\s{0,9}['\"]https?:|socket\.http|msxml2\.|winhttp\.|urlsession|http\.client)"
+    r"|file_get_contents\(\s{0,9}['\"]https?:|socket\.http|msxml2\.|winhttp\.|urlsession"
+    r"|http\.client)"
 )
 _RUNS_VALUE = Lazy(
     r"(?i)\b(?:load(?:string)?\(\s{0,9}\w{1,60}\s{0,9}\)\s{0,9}\(|executeglobal\s"
@@ -199,8 +205,13 @@ _SENDING = (
 )  # fmt: skip
 _OTHER_READS = frozenset(("credential", "history"))
 _SERVICE_READS = frozenset(("service", "settings"))
-_BETWEEN_PARTS = Lazy(r"['\"][ \t]{0,9},[ \t]{0,9}['\"]")
+# Not behind a template of `pack`.
+_BETWEEN_PARTS = Lazy(r"(?<![AaHh][\d*])['\"][ \t]{0,9},[ \t]{0,9}['\"]")
 # A request with a body, in a text that also reads a file.
+_OPENS = Lazy(
+    r"(?i)\b(?:open|read|children|glob|readdir|opendir|scandir|slurp|cat|cp|copy|list|walk|each"
+    r"|get-content|get-childitem|exec|include|tar|zip)|\.read"
+)
 _POSTS = Lazy(
     r"(?i)\b(?:post|put)(?:async|form|json|_form)?\s{0,3}\(|uploadstring|uploadfile|\.post\b"
 )
@@ -220,7 +231,8 @@ _UPLOADS = Lazy(
 # All variables at once, in languages that are not parsed, but where a program inherits them.
 _ALL_VARIABLES = Lazy(
     r"\bENV\.(?:to_h(?:ash)?|select|map|inspect|to_a|sort|filter_map|reject)\b"
-    r"|(?<!append\()\bos\.Environ\(\)(?!\.{3})|\benv::vars\(\)|\bSystem\.getenv\(\)|\bSys\.getenv\(\)"
+    r"|(?<!append\()\bos\.Environ\(\)(?!\.{3})|\benv::vars\(\)|\bSystem\.getenv\(\)"
+    r"|\bSys\.getenv\(\)"
     r"|\bGetEnvironmentVariables\(\)|\bjson_encode\(\s{0,9}(?:\$_ENV|getenv\(\))|%ENV\b"
 )
 
@@ -230,7 +242,7 @@ def _takes_file(text: str) -> bool:
     return reads_and_posts or _UPLOADS.search(text) is not None
 
 
-def search_code(text: str, line: int, ledger: Ledger, *, parsed: bool) -> None:
+def search_code(text: str, line: int, ledger: Ledger, *, parsed: bool, shell: bool = False) -> None:
     """Search a text with patterns; `parsed` says that a parser followed its values, too."""
     text = text[:MAX_SEARCHED]
     ledger.spend(1 + len(text) // 100)
@@ -241,6 +253,7 @@ def search_code(text: str, line: int, ledger: Ledger, *, parsed: bool) -> None:
     blob = opaque_blob(text)
     if blob is not None:
         _judge_blob(blob, text, line, ledger)
+    judge_any_code(text, line, ledger, followed=shell)
     if not parsed:
         _search_unparsed(text, folded, line, ledger)
 
@@ -351,6 +364,7 @@ def _judge_blob(blob: re.Match[str], text: str, line: int, ledger: Ledger) -> No
 def _search_unparsed(text: str, folded: str, line: int, ledger: Ledger) -> None:
     """Note hosts and paths, and credentials in a text that also sends."""
     ledger.names_url(text, line)
+    read_light(text, line, ledger)
     fetches = any(word in folded for word in _FETCHING) and _FETCHES.search(text)
     if fetches and (runs := _RUNS_VALUE.search(text)):
         ledger.find("fetch-and-run", line + text.count("\n", 0, runs.start()), runs[0], "ask")
@@ -364,7 +378,9 @@ def _search_unparsed(text: str, folded: str, line: int, ledger: Ledger) -> None:
         number = line + joined.count("\n", 0, at)
         if place_class(path) in _OTHER_READS:
             ledger.can("read", path, number)
-            ledger.find("credential-access", number, path)
+            # A folder that is named, and of which nothing is read or written, may be a test.
+            looked_at = path.endswith(".ssh") and not _OPENS.search(text)
+            ledger.find("credential-access", number, path, "note" if looked_at else None)
             if sink:
                 ledger.find("secret-to-network", number, path, "ask")
         elif sink and place_class(path) in _SERVICE_READS and _takes_file(text):

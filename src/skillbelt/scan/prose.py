@@ -21,7 +21,9 @@ from skillbelt.records import NamedTuple
 from skillbelt.scan.addresses import find_urls, host_in, is_known, words_of
 from skillbelt.scan.ledger import Ledger
 from skillbelt.scan.places import find_paths, is_env_file, place_class
+from skillbelt.scan.prose_elsewhere import ELSEWHERE_PATTERNS
 from skillbelt.scan.prose_languages import OTHER_LANGUAGES
+from skillbelt.scan.prose_more_languages import MORE_LANGUAGES
 from skillbelt.scan.prose_rules import PATTERNS, STEM, ProsePattern, lengthen
 from skillbelt.scan.prose_statements import STATEMENTS
 from skillbelt.scan.prose_tasks import TASK_PATTERNS
@@ -117,7 +119,7 @@ _ODD = Lazy(rf"[^\x00-\x7f{_USUAL_SIGNS}{_SELECTOR}]|(?<=\w){_SELECTOR}|{_SELECT
 _NOT_ODD = frozenset(_USUAL_SIGNS)
 _ASCII = bytes(range(128))
 _OTHER_SCRIPT = Lazy(
-    "[\u0400-\u052f\u0590-\u06ff\u0900-\u097f\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]"
+    "[\u0370-\u03ff]{4}|[\u0400-\u06ff\u0900-\u0dff\u0e00-\u0e7f\u10a0-\u10ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]"
 )
 
 
@@ -540,7 +542,14 @@ def _choose_complete(complete: int) -> tuple[_Plan, ...]:
     return tuple([plan for plan, last in zip(_PLANS, _LASTS, strict=True) if complete & last])
 
 
-_ALL = (*PATTERNS, *TASK_PATTERNS, *STATEMENTS, *OTHER_LANGUAGES)
+_ALL = (
+    *PATTERNS,
+    *TASK_PATTERNS,
+    *STATEMENTS,
+    *ELSEWHERE_PATTERNS,
+    *OTHER_LANGUAGES,
+    *MORE_LANGUAGES,
+)
 
 
 def _assign_bits() -> tuple[list[_Plan], dict[str, list[tuple[ProsePattern, int]]]]:
@@ -617,7 +626,7 @@ def _note(
     chosen = _weaken(one, match, folded, about=about)
     # Add the rest of an address at which the pattern ended.
     whole = match[0] + _REST_OF_WORD.match(folded, match.end())[0]  # type: ignore[index]
-    if one.rule in _BY_HOST and _has_own_hosts_only(whole, ledger):
+    if one.rule in _BY_HOST and one not in _STRICT and _has_own_hosts_only(whole, ledger):
         chosen = "note"
     if one.rule == "secret-to-network":
         chosen = max(chosen, _judge_sent_key(whole, ledger), key=KINDS.index)
@@ -632,6 +641,8 @@ def _note(
 
 
 # Rules that ask nothing about a host of the skill's own subject.
+# In data, a host that shares a word with the skill is still a host that steers.
+_STRICT = frozenset(ELSEWHERE_PATTERNS)
 _BY_HOST = ("send-instruction", "side-order", "follow-remote-text")
 
 

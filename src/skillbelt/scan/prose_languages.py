@@ -19,6 +19,7 @@ OTHER_LANGUAGES: tuple[ProsePattern, ...] = (
     pattern("hide-from-user", "ask", "nutz benu anwe user & nich niem kein ohne", r"""
         \b(?:sag\w*|informier\w*|erzähl\w*|verrat\w*|teile?)\b.{0,40}\b(?:nutzer|benutzer|anwender
         |user)\b.{0,30}\b(?:nicht|nichts|niemals|kein\w*)\b
+        (?! nur)
         |\b(?:dem|den) (?:nutzer|benutzer|anwender|user)\b.{0,40}\b(?:nichts?|niemals)\b.{0,30}\b
         (?:sagen|mitteilen|erwähnen|verraten|davon|informieren)
         |\bohne (?:dass |es )?(?:dem |den |der )?(?:nutzer|benutzer|anwender)\b.{0,40}\b(?:zu sagen

@@ -27,14 +27,18 @@ from skillbelt.scan.markdown import (
 from skillbelt.scan.patterns import search_code, search_plainly
 from skillbelt.scan.places import find_paths, place_class
 from skillbelt.scan.prose import Skim, fold, is_about_security, read_prose, read_skimmed
+from skillbelt.scan.prose_more_languages import judge_foreign_address
 from skillbelt.scan.values import KINDS, FindingKind
 from skillbelt.text import Lazy, hidden
 from skillbelt.values import SKILL_FILE
 
 if TYPE_CHECKING:
     from skillbelt.scan import (
+        data_values,
         embedded,
         javascript,
+        machine_settings,
+        make_values,
         opaque,
         package_names,
         powershell,
@@ -43,7 +47,10 @@ if TYPE_CHECKING:
         shell,
     )
 else:  # cost: 10 ms, each only for files or blocks in its language
+    data_values = Late("skillbelt.scan.data_values")
     embedded = Late("skillbelt.scan.embedded")
+    machine_settings = Late("skillbelt.scan.machine_settings")
+    make_values = Late("skillbelt.scan.make_values")
     package_names = Late("skillbelt.scan.package_names")
     opaque = Late("skillbelt.scan.opaque")
     powershell = Late("skillbelt.scan.powershell")
@@ -67,6 +74,10 @@ _BY_ENDING = {
     ".cjs": "javascript", ".jsx": "javascript", ".ts": "typescript", ".mts": "typescript",
     ".tsx": "typescript", ".ps1": "powershell", ".psm1": "powershell", ".bat": "powershell",
     ".cmd": "powershell", ".rb": "other", ".pl": "other", ".php": "other", ".go": "other",
+    ".pm": "other", ".rake": "other", ".gemspec": "other", ".php5": "other", ".phtml": "other",
+    ".rmd": "markdown", ".qmd": "markdown", ".hta": "powershell", ".wsf": "powershell",
+    ".scpt": "other", ".jxa": "javascript", ".hs": "other", ".clj": "other", ".erl": "other",
+    ".kts": "other", ".cr": "other", ".el": "other", ".vim": "other", ".zig": "other",
     ".rs": "other", ".lua": "other", ".swift": "other", ".c": "other", ".java": "other",
     ".json": "data", ".yaml": "data", ".yml": "data", ".toml": "data", ".ini": "data",
     ".cfg": "data", ".csv": "data", ".xml": "data", ".html": "markdown", ".htm": "markdown",
@@ -139,15 +150,35 @@ def kind_of_text(path: str, text: str) -> str:
     match = _SHEBANG.match(text)
     if match:
         return "python" if match[1] else "javascript" if match[2] else "shell"
+    if _OTHER_SHEBANG.match(text):
+        return "other"
     if name in ("makefile", "gnumakefile", "justfile"):
         return "makefile"
     if name.startswith(("dockerfile", "containerfile")):
         return "dockerfile"
-    if name in ("rprofile", ".rprofile"):
+    if name.removeprefix(".") in _OTHER_FILES:
         return "other"
     if name in _SHELL_FILES or name.startswith(("pre-", "post-")) or "hooks/" in path:
         return "shell"
     return "data"
+
+
+# Files of Ruby, Perl, R, Groovy, Vim and Lisp that tools run by their names.
+_OTHER_FILES = frozenset(
+    re.split(
+        r"\s+",
+        """rprofile latexmkrc rakefile gemfile vagrantfile podfile fastfile brewfile
+    guardfile
+    capfile dangerfile irbrc pryrc jenkinsfile perltidyrc perlcriticrc vimrc exrc gvimrc
+    emacs gdbinit
+    lldbinit appfile puppetfile berksfile snapfile thorfile""",
+    )
+)
+_OTHER_SHEBANG = Lazy(
+    r"#![^\n]{0,80}?\b(?:ruby|perl|php|lua|rscript|pwsh|powershell|osascript|tclsh|awk|gawk|groovy"
+    r"|elixir|julia|guile|swift|go)\b",
+    re.IGNORECASE,
+)
 
 
 # Files that no program runs automatically, and that a model reads only when asked to.
@@ -197,14 +228,21 @@ def _read_text_file(kind: str, text: str, ledger: Ledger) -> None:
     elif kind in _REWRITTEN:
         language, rewrite = _REWRITTEN[kind]
         read_code(rewrite(text), language, 1, ledger)
+        if kind == "makefile":
+            make_values.read_make(text, ledger)
+        machine_settings.read_settings_in_code(text, 1, ledger)
         _read_commands(text, 1, ledger)
         ledger.names_url(text, 1)
         _read_comments(text, 1, ledger, None)
     else:
         read_code(text, kind, 1, ledger)
         _read_comments(text, 1, ledger, None)
+        if kind in _WITH_SETTINGS:
+            machine_settings.read_settings_in_code(text, 1, ledger)
 
 
+# Code in which people set where packages come from.
+_WITH_SETTINGS = frozenset(("other", "shell", "powershell"))
 _PAGE_SCRIPT = Lazy(r"(?i)<script\b[^>]{0,500}>")
 
 
@@ -386,6 +424,7 @@ def _read_paragraph(paragraph: Paragraph, ledger: Ledger, look: _Look) -> None:
         read_prose(_LEET.sub(lambda match: match[0].translate(_LETTERS), text), line, ledger)
     if "://" in text:
         ledger.names_url(text, line, all_hosts=bool(_REACHES.search(text)))
+        judge_foreign_address(text, line, ledger)
     if look.has_paths:
         _note_paths(text, line, ledger)
     if "`" in text and (_INLINE_COMMAND.search(text) or _goes_on(text)):
@@ -500,7 +539,8 @@ def _introduces_bad_example(text: str) -> bool:
 
 # Prose in which an address is more than a reference.
 _REACHES = Lazy(
-    r"(?i)\b(?:fetch|download|curl|wget|post|send|upload|call|request|query|api|endpoint|install|visit)"
+    r"(?i)\b(?:fetch|download|curl|wget|post|send|upload|call|request|query|api|endpoint|install"
+    r"|visit)"
 )
 
 
@@ -643,7 +683,7 @@ def read_code(text: str, language: str, line: int, ledger: Ledger) -> None:
         parsed = javascript.read_javascript(text, language, line, ledger)
     elif language == "powershell":
         text = powershell.read_powershell(text, line, ledger)
-    search_code(text, line, ledger, parsed=parsed)
+    search_code(text, line, ledger, parsed=parsed, shell=language == "shell")
     if not parsed:
         _read_commands(text, line, ledger)
 
@@ -708,6 +748,7 @@ def read_plain(text: str, ledger: Ledger) -> None:
     for paragraph in find_padded(text):
         ledger.find("padded-text", paragraph.line, paragraph.text)
     settings_files.read_settings(text, 1, ledger)
+    data_values.read_data_file(text, ledger)
 
 
 def _read_data(text: str, kind: str, ledger: Ledger) -> None:
@@ -720,6 +761,7 @@ def _read_data(text: str, kind: str, ledger: Ledger) -> None:
     elif kind == "notebook":
         _read_notebook(text, ledger)
     _read_values(text, 1, ledger, _Look(text, ledger))
+    data_values.read_data_file(text, ledger)
 
 
 _HOOK = Lazy(r'"((?:pre|post)?(?:install|prepare|publish))"\s*:\s*"((?:[^"\\]|\\.)*)"')
@@ -737,6 +779,7 @@ def _read_package(text: str, ledger: Ledger) -> None:
             if scripts is None:
                 shell.read_shell(match[2].replace('\\"', '"'), line, ledger)
             ledger.find("dynamic-code", line, match[0], "note")
+            machine_settings.note_automatic(match[2], "a script that an install runs", ledger)
     for match, line in number_lines(_DEPENDENCY.finditer(text), text, 1):
         if match[1] != "version":
             package_names.judge_package("npm", match[1], line, ledger)

@@ -249,6 +249,12 @@ _ROWS = (
         fix="work without them, or ask the user to do this step",
     ),
     _row(
+        "database-command", "privilege", "ask",
+        what="a database runs a program, or reads or writes files of its host",
+        why="It acts with the rights of the database, where no sandbox of the user holds it.",
+        fix="do that step outside of the database, where the user sees it",
+    ),
+    _row(
         "guard-off", "privilege", "ask",
         what="a protection is switched off",
         why="It no longer stops what it is there to stop.",

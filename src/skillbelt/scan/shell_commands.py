@@ -11,8 +11,15 @@ from skillbelt.scan.command_names import COMMAND_NAMES
 from skillbelt.scan.decoding import decode_text
 from skillbelt.scan.embedded import find_command_strings
 from skillbelt.scan.ledger import HOLE, SERVICE_OF, UNKNOWN, Ledger, Traced, merge
+from skillbelt.scan.machine_settings import judge_instead, note_automatic
 from skillbelt.scan.package_names import judge_packages
-from skillbelt.scan.places import find_paths, place_class, prints_token, service_of
+from skillbelt.scan.places import (
+    find_paths,
+    is_env_file,
+    place_class,
+    prints_token,
+    service_of,
+)
 from skillbelt.scan.shell_values import (
     cut_lines,
     edit_lines,
@@ -74,7 +81,10 @@ class ShellState:
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
-        self.variables: dict[str, Traced] = {}
+        self.variables: dict[str, Traced] = {
+            "BASH": Traced(text="bash"),
+            "SHELL": Traced(text="sh"),
+        }
         self.aliases: dict[str, str] = {}
         self.files: dict[str, Traced] = {}
         # Where the script is, as far as it changed to a folder that it made, and what it unpacked.
@@ -283,6 +293,43 @@ def _look_at_words(call: ShellCall, state: ShellState) -> None:
         ledger.find("privilege", call.line, whole)
     if call.name not in ("curl", "wget"):
         ledger.names_url(whole, call.line)
+    if call.name in _PACKERS or _PUBLISHES.search(whole):
+        _note_publishing(call, ledger)
+
+
+_PACKERS = frozenset(("tar", "zip", "cp", "7z", "rsync", "install", "ditto"))
+_PUBLISHES = Lazy(
+    r"\bgit\b[^\n]{0,80}\bpush\b|\bgh-pages\b|\baws s3 (?:sync|cp)\b|\bgsutil\b[^\n]{0,40}\b(?:cp"
+    r"|rsync)\b"
+    r"|\b(?:netlify|vercel|firebase|surge|wrangler)\b[^\n]{0,40}\b(?:deploy|publish)\b|\brclone "
+    r"(?:sync|copy)\b"
+    r"|\brsync\b[^\n]{0,200}\S:|\bscp\b|\b(?:npm|cargo|twine|gem) (?:publish|upload|push)\b"
+    r"|\bhub release\b"
+    r"|\bgh release (?:create|upload)\b"
+)
+# The home folder as a whole.
+_ALL_OF_HOME = Lazy(r"(?:~|\$\{?HOME\}?|/root|/home/\w{1,40}|/Users/\w{1,40})/?\.?\*?\Z")
+
+
+def _note_publishing(call: ShellCall, ledger: Ledger) -> None:
+    """Note key files that are put together, and folders that go to the public."""
+    if call.name in _PACKERS:
+        for one in call.operands[: None if call.name in ("tar", "zip", "7z") else -1]:
+            path = one.known
+            key = place_class(path) in ("credential", "service", "settings") or is_env_file(path)
+            if key and len(ledger.packed) < _MAX_PACKED and not ledger.weaker:
+                ledger.packed.append((ledger.path, call.line + ledger.first_line - 1, path))
+    if _PUBLISHES.search(call.whole):
+        # What is pushed may be prose; a script says what it does.
+        ledger.publishes = ledger.publishes or not ledger.may_be_prose
+        for one in (
+            call.operands if call.name in ("aws", "rsync", "scp", "rclone", "gsutil") else ()
+        ):
+            if _ALL_OF_HOME.match(one.known) and any(":" in other.known for other in call.operands):
+                ledger.find("secret-to-network", call.line, call.whole, "ask")
+
+
+_MAX_PACKED = 100
 
 
 def _maybe_file(word: Traced, call: ShellCall, state: ShellState) -> frozenset[str]:
@@ -501,6 +548,9 @@ def _shell(call: ShellCall, state: ShellState) -> Traced:
         ledger.runs_shell(script, line, call.whole)
         return Traced(labels=script.labels)
     files = [one for one in call.operands if one.known]
+    options = call.words[1 : call.words.index(files[0])] if files else call.words[1:]
+    if any(one.known in ("-n", "-nu", "-un") for one in options):
+        return UNKNOWN  # only the syntax is checked
     if files:
         content = state.content(files[0], line)
         if content.text or "net" in content.labels or "decoded" in content.labels:
@@ -862,6 +912,24 @@ _COMMAND_KEY = Lazy(
 )
 
 
+# Settings whose value is a program that git runs on what is stored or sent.
+_RUN_KEY = Lazy(
+    r"(?i)\b(?:filter\.\S{1,40}\.(?:clean|smudge|process)|diff\.(?:\S{1,40}\.)?(?:textconv|command"
+    r"|external)"
+    r"|merge\.\S{1,40}\.driver|core\.(?:fsmonitor|sshCommand|gitProxy|hooksPath)|gpg\."
+    r"(?:\S{1,20}\.)?program"
+    r"|init\.templateDir|interactive\.diffFilter|(credential\.(?:\S{1,80}\.)?helper"
+    r"|core\.askPass))\b"
+)
+_USUAL_HELPER = Lazy(
+    r"(?i)(?:store|cache|osxkeychain|manager(?:-core)?|libsecret|wincred|gnome-keyring|oauth"
+    r"|gcloud(?:\.sh)?"
+    r"|!?(?:/\S{1,60}/)?gh auth git-credential|!?aws codecommit|!?glab|netrc|\Z"
+    r"|credential\.\S{0,80}helper)"
+)
+_INSTEAD_KEY = Lazy(r"(?i)\burl\.[\"']?(\S{4,200}?)[\"']?\.(?:push)?insteadOf\b")
+
+
 def _git(call: ShellCall, state: ShellState) -> Traced:
     if call.has("config") and (key := _COMMAND_KEY.search(call.whole)):
         # Hooks in the checkout are reviewed with it.
@@ -871,6 +939,12 @@ def _git(call: ShellCall, state: ShellState) -> Traced:
         state.ledger.find("persistence", call.line, call.whole, "note" if plain else None)
         command = call.words[-1].known.removeprefix("!")
         state.ledger.runs_shell(Traced(text=command), call.line, "git config")
+    if call.has("config") and (key := _RUN_KEY.search(call.whole)):
+        note_automatic(call.texts[-1], "a program that git runs", state.ledger)
+        if key[1] and not _USUAL_HELPER.match(call.texts[-1]):
+            state.ledger.find("persistence", call.line, call.whole, "ask")
+    if call.has("config") and (instead := _INSTEAD_KEY.search(call.whole)):
+        judge_instead(instead[1], call.texts[-1], call.line, state.ledger)
     if call.has("config", "remote") and call.has("-l", "--list", "--get-regexp", "-v"):
         return _about_machine(call, state)
     if call.has("clone"):
@@ -1051,8 +1125,19 @@ _HOME_MOUNT = Lazy(
 )
 
 
+# What anyone may write: issues, comments and discussions, but not their numbers or titles.
+_STRANGERS_WRITE = Lazy(
+    r"(?i)\b(?:issue|pr|mr|discussion|incident)\s{1,9}(?:view|list|show|note)\b[^\n]{0,200}?"
+    r"(?:body|comments?"
+    r"|reviews|notes)\b|\bapi\b[^\n]{0,200}?(?:/comments|/issues/|/reviews|/discussions|/notes"
+    r"|\.body\b|bodytext)"
+)
+
+
 def _service_token(call: ShellCall, state: ShellState) -> Traced:
     """Return what programs of services print when they are asked for the token of the user."""
+    if call.name in ("gh", "glab") and _STRANGERS_WRITE.search(call.whole):
+        return Traced(labels=frozenset(("net",)))
     asked = prints_token(f"{call.name} {' '.join(call.texts)}")
     labels = frozenset(("service", f"{SERVICE_OF}{service_of(call.name)}"))
     return Traced(labels=labels) if asked else UNKNOWN
