@@ -112,25 +112,7 @@ async def run_tasks(
     ]
 
     async def work(job: _Job) -> tuple[TaskRun, bool]:
-        paths = _list_paths(job.case, skill)
-        key = key_of(
-            kind="run", model=job.model, prompt=job.case.prompt, number=job.number,
-            files=[_file_key(path) for path in paths], skill=keys[id(job.side)],
-            overview=job.side.talker.runtime.overview().text,
-            configuration=job.side.configuration, settings=plan.settings,
-        )  # fmt: skip
-        kept = plan.cache.get(key)
-        talk = read_conversation(kept) if kept else None
-        cached = talk is not None
-        if talk is None:
-            log = AnswerLog(plan.cache, key)
-            talker = job.side.talker
-            talk = await talker.talk(
-                job.case.prompt, files=paths, fence=_find_root(job.case, skill), log=log
-            )
-            if talk.ended == "answer":
-                plan.cache.put(key, talk.document())
-                log.remove()
+        talk, cached = await _talk(job, keys[id(job.side)], skill, plan)
         case = job.case if job.side.skill else _drop_use_checks(job.case)
         seen = talk.evidence()._replace(
             cost=job.side.talker.price(Usage(talk.input_tokens, talk.output_tokens)),
@@ -151,6 +133,29 @@ async def run_tasks(
         return made, cached
 
     return await run_jobs(jobs, work, plan.at_once, plan.on_progress)
+
+
+async def _talk(
+    job: _Job, its_skill: str, skill: Skill, plan: EvalPlan
+) -> tuple[EvalConversation, bool]:
+    """Return the conversation of a job, and whether it was kept from an earlier command."""
+    paths = _list_paths(job.case, skill)
+    key = key_of(
+        kind="run", model=job.model, prompt=job.case.prompt, number=job.number,
+        files=[_file_key(path) for path in paths], skill=its_skill,
+        overview=job.side.talker.runtime.overview().text,
+        configuration=job.side.configuration, settings=plan.settings,
+    )  # fmt: skip
+    kept = plan.cache.get(key)
+    if kept and (talk := read_conversation(kept)) is not None:
+        return talk, True
+    log = AnswerLog(plan.cache, key)
+    fence = _find_root(job.case, skill)
+    talk = await job.side.talker.talk(job.case.prompt, files=paths, fence=fence, log=log)
+    if talk.ended == "answer":
+        plan.cache.put(key, talk.document())
+        log.remove()
+    return talk, False
 
 
 def _require_files(cases: Sequence[TaskCase], skill: Skill, limits: Limits) -> None:

@@ -11,12 +11,11 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from posixpath import basename, dirname, splitext
 
-from skillbelt.records import NamedTuple
 from skillbelt.scan.addresses import find_urls, is_known, is_reserved
 from skillbelt.scan.ledger import Ledger
 from skillbelt.scan.light_code import HIDDEN_SPELLINGS, SPELLED
 from skillbelt.scan.places import place_class
-from skillbelt.scan.values import MAX_OF_A_KIND, FindingKind
+from skillbelt.scan.values import MAX_OF_A_KIND, DataValue
 from skillbelt.text import Lazy
 
 # Words of which each place that matters here has one.
@@ -96,18 +95,6 @@ _SENTENCE_WORDS = 6
 _ENGLISH = Lazy(r"(?i)\b(?:the|and|to|with|your|see|for|from|is|are|of|this|at|in|or|by)\b")
 
 
-class DataValue(NamedTuple):
-    """A value of a data file that matters if a script of the skill acts on it."""
-
-    rule: str
-    kind: FindingKind
-    path: str
-    line: int
-    value: str
-    needs: re.Pattern[str]
-    weaker: bool
-
-
 def read_data_file(text: str, ledger: Ledger) -> None:
     """Note the places, the commands and the spelled names that a data file holds."""
     if _is_no_source(ledger.path):
@@ -169,7 +156,15 @@ def _read_line(line: str, number: int, ledger: Ledger) -> None:
         if rule and len(ledger.data_values) < MAX_OF_A_KIND:
             place_found = True
             ledger.data_values.append(
-                DataValue(rule, "ask", ledger.path, number, value, needs, ledger.weaker)
+                DataValue(
+                    rule=rule,
+                    kind="ask",
+                    path=ledger.path,
+                    line=number,
+                    value=value,
+                    needs=needs,
+                    weaker=ledger.weaker,
+                )
             )
     if not place_found:
         _judge_foreign_order(line, number, ledger)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from skillbelt.files.sensitive import looks_secret
 from skillbelt.records import NamedTuple
@@ -34,13 +33,11 @@ from skillbelt.scan.values import (
     MAX_OF_A_KIND,
     Capability,
     CapabilityKind,
+    DataValue,
     Finding,
     FindingKind,
 )
 from skillbelt.text import Lazy, one_line, shorten
-
-if TYPE_CHECKING:
-    from skillbelt.scan.data_values import DataValue
 
 # Steps of all readers for one skill: about a second of work. The rest of a skill is not read.
 MAX_STEPS = 600_000
@@ -302,6 +299,7 @@ class Ledger:
             self.path, line = next(iter(self.named_keys.values()))
             self.first_line, self.weaker = 1, False
             self.find("credential-access", line, ", ".join(sorted(self.named_keys)))
+
     def vouches_for(self, host: str, path: str) -> bool:
         """Whether a program of this address is one that many run, or that of the skill's subject.
 

@@ -161,25 +161,30 @@ _NEEDED = tuple(dict.fromkeys(word for one in _FORMS for word in one.needs))
 _NEEDED_OF_RIGHTS = tuple(
     dict.fromkeys(word for one in _FORMS if one.rule == "privilege" for word in one.needs)
 )
+# By their ending.
 _USUAL_HOSTS = frozenset(
-    re.split(
-        r"\s+",
-        """npmjs.org npmjs.com yarnpkg.com pypi.org pythonhosted.org pytorch.org pkg.dev jsr.io
-    nvidia.com npmmirror.com maven.org apache.org maven.google.com gradle.org jitpack.io
-    sonatype.org sonatype.com rubygems.org crates.io golang.org goproxy.io goproxy.cn
-    anaconda.org anaconda.com nuget.org packagist.org tsinghua.edu.cn aliyun.com ustc.edu.cn
-    tencent.com huaweicloud.com hf-mirror.com azureedge.net confluent.io microsoft.com
-    jetbrains.com jetbrains.space elastic.co spring.io amazonaws.com azure.com gitlab.com
-    github.com googleapis.com google.com gcr.io docker.io quay.io k8s.io ghcr.io
-    mcr.microsoft.com nvcr.io clojars.org hex.pm cocoapods.org cran.r-project.org
-    bioconductor.org posit.co rstudio.com r-universe.dev pub.dev flutter.dev haskell.org
-    opam.ocaml.org cpan.org npm.pkg.github.com pkg.github.com shopify.com intel.com amd.com
-    deb.debian.org ubuntu.com debian.org fedoraproject.org archlinux.org alpinelinux.org
-    prefix.dev conda-forge.org expo.dev repo1.maven.org r-project.org mozilla.org
-    cdn.npmmirror.com xrepo.xmake.io docker.com redhat.com redhat.io elastic.dev gitea.com
-    codeberg.org dart.dev buf.build artifacthub.io linuxfoundation.org snowflake.com
-    databricks.com cloudera.com hortonworks.com mulesoft.org clever-cloud.com liferay.com""",
-    )
+    f"{name}.{ending}"
+    for ending, names in {
+        "org": "npmjs pypi pythonhosted pytorch maven apache gradle sonatype rubygems golang "
+        "anaconda nuget packagist clojars cocoapods cran.r-project bioconductor haskell "
+        "opam.ocaml cpan deb.debian debian fedoraproject archlinux alpinelinux conda- "
+        "forge repo1.maven r-project mozilla codeberg linuxfoundation mulesoft",
+        "com": "npmjs yarnpkg nvidia npmmirror maven.google sonatype anaconda aliyun tencent "
+        "huaweicloud hf-mirror microsoft jetbrains amazonaws azure gitlab github "
+        "googleapis google mcr.microsoft rstudio npm.pkg.github pkg.github shopify intel "
+        "amd ubuntu cdn.npmmirror docker redhat gitea snowflake databricks cloudera "
+        "hortonworks clever-cloud liferay",
+        "dev": "pkg r-universe pub flutter prefix expo elastic dart",
+        "io": "jsr jitpack crates goproxy confluent spring gcr docker quay k8s ghcr nvcr "
+        "xrepo.xmake redhat artifacthub",
+        "cn": "goproxy tsinghua.edu ustc.edu",
+        "net": "azureedge",
+        "space": "jetbrains",
+        "co": "elastic posit",
+        "pm": "hex",
+        "build": "buf",
+    }.items()
+    for name in names.split()
 )
 # Where a program takes packages or binaries from.
 _REGISTRY = Lazy(

@@ -57,6 +57,22 @@ _PUT = (
     r"|list|state|record|note down|write down|show|add|echo|repeat|summari[sz]e|put|place|give"
     r"|report|render|fill in|mention)"
 )
+# The beginnings of their words
+_STRANGER_STEMS = (
+    "issu comm thre tick pull pr prs bug emai e-ma mail mess post repl answ foru disc revi chat "
+    "chan web webp sear atta subm repo gist past"
+)
+_CODE_STEMS = (
+    "code snip comm scri repr step one- onel line shel fenc bloc patc reci macr payl quer sql"
+)
+_PUT_STEMS = (
+    "quot repr tran past appe atta embe incl cite copy inse dump prin list stat reco note writ "
+    "show add echo repe summ put plac give repo rend fill ment"
+)
+_KEY_FILE_STEMS = (
+    "ssh aws netr npmr pypi pgpa git- gnup vaul kube dock conf azur carg clau code etc id_r id_e "
+    "bash zsh pass"
+)
 
 ELSEWHERE_PATTERNS: tuple[ProsePattern, ...] = (
     # A page that is read and applied
@@ -66,7 +82,7 @@ ELSEWHERE_PATTERNS: tuple[ProsePattern, ...] = (
         "http & fetc down retr read load open visi get pull requ "
         "cons look go see chec impo sync refr poll grab & appl foll obey hono impl carr act adop "
         "exec "
-        "perf comp abid stic work enfo heed obse put do trea prec prio as run take has",
+        "perf comp abid stic work enfo heed obse put do doin trea prec prio as run take has",
         rf"""
         \b{_GET}\b[^\n]{{0,80}}?\bhttps?://\S++[^\n]{{0,60}}?\b(?:and|then|to|,|;)
         [^\n]{{0,30}}?\b{_APPLY}""",
@@ -74,7 +90,7 @@ ELSEWHERE_PATTERNS: tuple[ProsePattern, ...] = (
     pattern(
         "follow-remote-text",
         "ask",
-        "sess conv chat time star task requ & fetc down retr read "
+        "sess conv chat time star task requ & see grab look go fetc down retr read "
         "load open visi get pull requ cons chec impo sync refr poll & http",
         rf"""
         \b(?:at|on|before|with|in|during|whenever|when) (?:the )?(?:start|beginning|begin|opening
@@ -87,9 +103,9 @@ ELSEWHERE_PATTERNS: tuple[ProsePattern, ...] = (
     pattern(
         "follow-remote-text",
         "ask",
-        "do does carr act foll obey & it they file imag page text "
-        "note desc meta mess mail issu comm docu tick revi titl & say says ask asks tell want "
-        "dema requ",
+        "do does doin carr act foll obey & just exac anyt ever it they file imag page text note "
+        "desc meta mess mail issu comm docu tick revi titl resu pict answ resp & say says ask asks "
+        "tell want dema requ",
         r"""
         \b(?:do|does|doing|carry out|act on|follow|obey) (?:exactly |just )?(?:what(?:ever)?
         |everything
@@ -101,12 +117,7 @@ ELSEWHERE_PATTERNS: tuple[ProsePattern, ...] = (
     pattern(
         "follow-remote-text",
         "ask",
-        "run exec carr eval paste perf try repl appl & issu comm "
-        "thre tick pull pr prs bug emai e-ma mail mess post repl answ foru disc revi chat chan "
-        "web webp "
-        "sear atta subm repo gist past & code snip comm scri repr step one- onel shel fenc patc "
-        "reci "
-        "macr payl quer sql",
+        f"run exec carr eval paste perf try repl appl & {_STRANGER_STEMS} & {_CODE_STEMS}",
         rf"""
         \b(?:runs?|executes?|carr(?:y|ies) out|evaluates?|performs?|replays?|running|executing
         |carrying out)\b (?:[\w'-]+ ){{0,4}}?{_CODE}\b (?:[\w'-]+ ){{0,5}}?(?:from|in|of|inside
@@ -117,9 +128,7 @@ ELSEWHERE_PATTERNS: tuple[ProsePattern, ...] = (
     pattern(
         "follow-remote-text",
         "ask",
-        "run exec carr eval perf repl & issu comm "
-        "thre tick pull pr prs bug emai e-ma mail mess post foru disc revi chat chan web webp "
-        "subm gist past & code snip comm scri repr one- fenc patc",
+        f"run exec carr eval perf repl & {_STRANGER_STEMS} & {_CODE_STEMS}",
         rf"""
         \b(?:extract|take|copy|pull|grab|get)s?\b (?:[\w'-]+ ){{0,4}}?{_CODE}\b (?:[\w'-]+ ){{0,4}}?
         (?:from|out of|in)\b (?:[\w'-]+ ){{0,4}}?{_STRANGER}\b[^\n]{{0,60}}\b(?:and|then)\b
@@ -129,14 +138,9 @@ ELSEWHERE_PATTERNS: tuple[ProsePattern, ...] = (
     pattern(
         "ask-for-secret",
         "ask",
-        "quot repr tran past appe atta embe incl cite copy inse dump "
-        "prin list stat reco note writ show add echo repe summ put plac give repo rend fill ment "
-        "& ssh "
-        "aws netr npmr pypi pgpa git- gnup vaul kube dock conf azur carg clau code etc id_r id_e "
-        "bash "
-        "zsh pass & full verb cont whol bloc sect appe repo foot head comm outp resu as in lite "
-        "exac "
-        "summ answ desc line firs last end",
+        f"{_PUT_STEMS} & {_KEY_FILE_STEMS} & full verb enti cont whol bloc sect appe repo foot "
+        "head comm outp resu as in to into at unde belo lite exac summ answ desc line firs last "
+        "end",
         rf"""
         {_PUT}\b[^\n]{{0,90}}?{_KEY_FILE}[^\n]{{0,90}}?\b(?:in full|verbatim|in its entirety
         |as (?:the |a |an )?(?:\w+ ){{0,3}}?(?:section|appendix|footer|header|comment|note|block
@@ -150,10 +154,8 @@ ELSEWHERE_PATTERNS: tuple[ProsePattern, ...] = (
     pattern(
         "ask-for-secret",
         "ask",
-        "quot repr tran past appe atta embe incl cite copy inse dump "
-        "add put & ssh aws netr npmr pypi pgpa git- gnup vaul kube dock conf azur carg clau code "
-        "etc "
-        "id_r id_e bash zsh pass & cont full text whol line bloc prof sect body entr valu",
+        f"{_PUT_STEMS} & {_KEY_FILE_STEMS} & "
+        "cont full text whol line bloc prof sect body entr valu",
         rf"""
         {_PUT}\b[^\n]{{0,40}}?\b(?:contents?|text|whole|lines?|block|profile|section|body|entries
         |values?|full)\b (?:of |from |in )?[^\n]{{0,30}}?{_KEY_FILE}""",

@@ -5,6 +5,7 @@ A capability is a fact and not a fault. A finding is a judgement by one rule.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Literal
 
@@ -179,3 +180,15 @@ class ScannedSkill(NamedTuple):
 
 
 NOT_SCANNED = ScannedSkill(name="", digest="")
+
+
+class DataValue(NamedTuple):
+    """A value of a data file that matters if a script of the skill acts on it."""
+
+    rule: str
+    kind: FindingKind
+    path: str
+    line: int
+    value: str
+    needs: re.Pattern[str]
+    weaker: bool
