@@ -773,7 +773,7 @@ class _Evaluator:
         elif isinstance(owner, dict) and name == "get" and arguments:
             return owner.get(to_text(arguments[0]) or "", UNKNOWN)
         elif isinstance(owner, dict) and name == "decode" and arguments:
-            return _decode_bytes(arguments[0], "utf8")
+            return _try(_decode_bytes, arguments[0], "utf8")
         else:
             method = None
         if method is None:

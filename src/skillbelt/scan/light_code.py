@@ -137,9 +137,9 @@ _RENAMED = Lazy(
 )
 # What takes a text apart, in the call of what runs it.
 _RUNS_MADE = Lazy(
-    r"(?i)(?:\b(?:eval|exec|system|load|loadstring|invoke-expression|iex|instance_eval|assert"
+    r"(?i)(?:\b(?:eval|exec|system(?!\.(?:text|convert|io|net)\b)|load|loadstring|invoke-expression|iex|instance_eval|assert"
     r"|os\.execute|io\.popen|popen|process\.start|run script|do shell script|qx|execute"
-    r"|executeglobal|source)\b|\bdo\.call\b|\bmatch\.fun\b|\b(?:public_)?send\b|\bconst_get\b"
+    r"|executeglobal|source)\b|\bdo\.call\b|\bmatch\.fun\b|(?<![\w-])(?:public_)?send\s{0,3}\(|\.(?:public_)?send\b|\bconst_get\b"
     r"|__send__)[^\n]{0,60}?(?:\.reverse\b|\brev\(|strrev|rot13|\.tr\(|\btr/|unpack|\bpack\s{0,3}\("
     r"|\bchr\(|string\.char|rawtochar|inttoutf8|chartr|base64|hex2bin|frombase64|character id"
     r"|ascii character|:reverse\(|strreverse|\[char)"
@@ -220,6 +220,7 @@ class _Piece(NamedTuple):
 
 
 # Code that strangers write, and that a text takes out of what they wrote and runs.
+_NEAR = 4_000
 _STRANGERS = Lazy(
     r"(?i)\bgh[\"', ]{1,4}(?:issue|pr|api)\b|/issues/|/comments\b|/pulls/|issue_comment"
     r"|\.get_comments\("
@@ -281,12 +282,17 @@ _DOTTED_CHOICE = Lazy(
 )
 
 
+def _names_strangers(text: str, at: int) -> bool:
+    """Whether what others wrote is read near a place."""
+    return _STRANGERS.search(text, max(at - _NEAR, 0), at + _NEAR) is not None
+
+
 def judge_any_code(text: str, line: int, ledger: Ledger, *, followed: bool = False) -> None:
     """Note what needs no data flow in code of any language, parsed or not."""
     # A shell's commands are followed.
     fenced = not followed and any(mark in text for mark in _BLOCK_MARKS)
     block = _TAKES_BLOCK.search(text) if fenced else None
-    if block is not None and _STRANGERS.search(text) and _RUNS_TEXT.search(text):
+    if block is not None and _names_strangers(text, block.start()) and _RUNS_TEXT.search(text):
         at = line + text.count("\n", 0, block.start())
         ledger.find("fetch-and-run", at, "a block of code out of what others wrote", "ask")
     if any(mark in text for mark in ("\\.(", ".{")) and any(mark in text for mark in _HOME_MARKS):

@@ -56,7 +56,7 @@ _ORDER = Lazy(
     r"|\bxor(?:ing)? (?:each|every|all|the|it|with|bytes?|them)\b"
     r"|\b(?:shift|rotate|move|advance)\b[^.\n]{0,30}\b(?:each|every|all)\b[^.\n]{0,20}\b(?:letter"
     r"|character|char|byte)s?\b"
-    r"|\b(?:revers(?:e|ing|ed)|flip|invert|mirror)\b[^.\n]{0,40}\b(?:string|text|words?|letters?"
+    r"|\b(?:revers(?:e(?!-)|ing|ed)|flip|invert|mirror)\b[^.\n]{0,40}\b(?:string|text|words?|letters?"
     r"|characters?|chars|payload|message|sequence|lines?|bytes?)\b"
     r"|\bread\b[^.\n]{0,60}\b(?:backwards?|right[- ]to[- ]left|in reverse|from the end|upside down)"
     r"|\b[a-z]\(?[^=\n]{0,40}\)\s{0,3}(?:mod(?:ulo)?|%)\s{0,3}(?:26|36|9[456]|12[78]|25[67])\b"

@@ -31,9 +31,9 @@ _APPLY = (
     r"|written|in this))"
 )
 _STRANGER = (
-    r"(?:issues?(?! (?:with|where|tracker|template|that arise))|comments?|threads?|tickets?|pull"
-    r" requests?|prs?|bug reports?|e-?mails?|mails?|messages?|posts?|repl(?:y|ies)|answers? (?:on"
-    r"|from)"
+    r"(?:issues?(?! (?:with|where|tracker|template|that arise))|comments?|(?:forum|mail|slack)"
+    r" threads?|tickets?|pull requests?|prs?|bug reports?|e-?mails?|mails?|messages?|posts?"
+    r"|repl(?:y|ies)|answers? (?:on|from)"
     r"|forums?|discussions?|reviews?|chats?|channels?|web ?pages?|search results?|attachments?"
     r"|submissions?|reports? of (?:users?|others)|reporters?|gists?|pastes?)"
 )

@@ -456,7 +456,7 @@ PATTERNS = (
         [ ]|have to be |to be
         [ ]|is |are |and |then )(?:sent|uploaded|posted|forwarded|transmitted|submitted|synced
         |backed up|e-?mailed|{_SEND}).{{0,120}}{_AWAY}
-        |{_ORDER}{_SEND}.{{0,60}}{_AWAY}.{{0,120}}(?<!\w)(?:{SECRETS}|{_DATA})\b""",
+        |{_ORDER}{_SEND}.{{0,60}}{_AWAY}.{{0,120}}(?<![\w?&-])(?:{SECRETS}|{_DATA})\b""",
         parts=_AWAY_PARTS),
     pattern("send-instruction", "ask", "bcc cc forw send emai e-ma copy & copy copi repo summ resu "
     "outp docu file data atta ever cont", r"""
@@ -476,9 +476,10 @@ PATTERNS = (
         |make a (?:backup|copy)|save a copy)\b.{{0,100}}?\b(?:to|with|on) (?:our|the company'?s?|my)
         [ ](?:\w+ ){{0,3}}?(?:server|collector|endpoint|webhook|backup (?:system|service|storage)
         |logging (?:service|system)|analytics|cloud storage|intranet)\b"""),
-    pattern("send-instruction", "ask", "anal tele coll intr exfi & serv endp", r"""
-        \bto (?:our|an?|the) (?:\w+ )?(?:analytics|telemetry|collect(?:ion|or)|intranet
-        |exfiltration) (?:server|endpoint|service)\b"""),
+    pattern("send-instruction", "ask", f"{_SEND_STEMS} & anal tele coll intr exfi & serv endp",
+    rf"""
+        \b{_SEND}[^\n]{{0,100}}?\bto (?:our|an?|the) (?:\w+ )?(?:analytics|telemetry
+        |collect(?:ion|or)|intranet|exfiltration) (?:server|endpoint|service)\b"""),
     # One more act with every task
     pattern("side-order", "ask", "afte befo upon foll when once ever each any all alwa & uplo send "
     "post forw tran sync back make repo subm push emai shar mirr copy & serv endp serv clou coll "
@@ -500,7 +501,7 @@ PATTERNS = (
         |\b(?:every|each|all|any) (?:\w+ ){0,2}?(?:paragraph|document|response|reply|e-?mail|slide
         |output|page|message|answer|post)s?\b[^.\n]{0,60}\b(?:must|should|has to|always) (?:contain
         |include|end with|mention|carry|begin with)\b[^.\n]{0,30}(?:\b(?:phrase|slogan|claim|link
-        |advert\w*|promo\w*)\b|["'])"""),
+        |advert\w*|promo\w*)\b|["'](?=[^"'\n]{0,60}[a-z] [a-z]))"""),
     pattern("side-order", "ask", "loca ip gps host mac user clip & incl atta appe add embe coll "
     "reco send & sign alwa ever each all any meta foot", r"""
         \b(?:include|attach|append|add|embed|collect|record)\b[^.\n]{0,60}\b(?:location data

@@ -476,9 +476,12 @@ _CHAINS = ("&", "|", ";", "$(", "=")
 
 def _is_chain(code: str) -> bool:
     """Whether code in a sentence has several commands, and is not what one is attacked with."""
-    return not code.lstrip().startswith(_CHAINS) and _goes_on(code)
+    code = code.lstrip()
+    return not code.startswith(_CHAINS) and not _SLASH_COMMAND.match(code) and _goes_on(code)
 
 
+# A command of an agent, with what a person may type behind it.
+_SLASH_COMMAND = Lazy(r"/[\w:-]{1,60} ")
 _INLINE = Lazy(r"`[^`\n]{0,400}`")
 
 

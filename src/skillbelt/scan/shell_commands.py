@@ -210,6 +210,8 @@ def _unwrap(call: ShellCall, state: ShellState) -> ShellCall:
         name = call.name
         if name not in PREFIXES and name not in _STARTERS:
             return call
+        if name == "command" and call.has("-v", "-V"):  # asks where a program is
+            return call
         rest = list(call.words[1:])
         if name in ("sudo", "doas"):
             state.ledger.can("program", name, call.line)
