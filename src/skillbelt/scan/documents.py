@@ -98,7 +98,7 @@ def _read_page(content: bytes) -> Iterator[DocumentText]:
 
 
 class _Page:
-    """What the operators of a page have set so far, and the texts that they showed."""
+    """State of a page: what its operators set so far, and the texts that they showed."""
 
     def __init__(self) -> None:
         self.texts: dict[Shown, list[str]] = {"shown": [], "hidden": []}

@@ -27,6 +27,7 @@ from skillbelt.scan.markdown import (
 from skillbelt.scan.patterns import search_code, search_plainly
 from skillbelt.scan.places import find_paths, place_class
 from skillbelt.scan.prose import Skim, fold, is_about_security, read_prose, read_skimmed
+from skillbelt.scan.self_reading import search_self_reading
 from skillbelt.scan.values import KINDS
 from skillbelt.text import Lazy, hidden
 from skillbelt.values import SKILL_FILE
@@ -557,6 +558,7 @@ def read_code(text: str, language: str, line: int, ledger: Ledger) -> None:
     elif language in ("javascript", "typescript"):
         parsed = javascript.read_javascript(text, language, line, ledger)
     search_code(text, line, ledger, parsed=parsed)
+    search_self_reading(text, line, ledger)
     if not parsed:
         _read_commands(text, line, ledger)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from skillbelt.scan.ledger import HOLE, UNKNOWN, Ledger, Traced, merge
 from skillbelt.scan.markdown import number_lines
 from skillbelt.scan.parsers import parse_or_none
+from skillbelt.scan.self_reading import search_pipelines
 from skillbelt.scan.shell_commands import ShellCall, ShellState, run_call
 from skillbelt.scan.shell_words import split_pipelines
 from skillbelt.text import Lazy
@@ -95,6 +96,7 @@ def _look_at_text(text: str, line: int, ledger: Ledger) -> None:
     if "${{" in text and _SENDER.search(text):
         for match, at in number_lines(_ALL_SECRETS.finditer(text), text, line):
             ledger.find("environment-to-network", at, match[0])
+    search_pipelines(text, line, ledger)
     for match, at in number_lines(_SOCKET.finditer(text), text, line):
         ledger.can("host", match[1], at)
         ledger.find("reverse-shell", at, match[0])
