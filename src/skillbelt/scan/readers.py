@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         python_code,
         settings_files,
         shell,
+        tool_descriptions,
     )
 else:  # cost: 10 ms, each only for files or blocks in its language
     embedded = Late("skillbelt.scan.embedded")
@@ -48,6 +49,7 @@ else:  # cost: 10 ms, each only for files or blocks in its language
     python_code = Late("skillbelt.scan.python_code")
     settings_files = Late("skillbelt.scan.settings_files")
     shell = Late("skillbelt.scan.shell")
+    tool_descriptions = Late("skillbelt.scan.tool_descriptions")
 
 MAX_TEXT = 512 * 2**10
 
@@ -686,6 +688,8 @@ def _read_values(text: str, line: int, ledger: Ledger, look: _Look) -> None:
         shell.read_shell(command, line + at, ledger)
     for code in embedded.find_code_words(text):
         read_code(code.text, code.language, line + code.line, ledger)
+    if '"description"' in text:
+        tool_descriptions.judge_descriptions(text, line, ledger)
     if _OPENS_FOLDER in text:
         at = line + text.count("\n", 0, text.index(_OPENS_FOLDER))
         ledger.can("persistence", _OPENS_FOLDER, at)
