@@ -37,6 +37,7 @@ from skillbelt.search.evaluate import (
     Labelled,
     SearchReport,
     area_under_curve,
+    as_named,
     evaluate,
     read_labelled,
 )
@@ -258,7 +259,7 @@ def measure(
         sys.exit(f"there are no skills in {pool}")
     rows = build(made, pool, cache)
     rows += latencies(made, [one.query for one in labelled] or own_texts(made, QUERIES))
-    judged, report = judge(made, labelled)
+    judged, report = judge(made, as_named(labelled, made.current()))
     rows += judged
     rows.append(changed(made))
     made.close()

@@ -30,7 +30,7 @@ from skillbelt.discovery.sources import folder as folder_source
 from skillbelt.format import arguments, yaml_repair
 from skillbelt.format.skill import Skill
 from skillbelt.install import git
-from skillbelt.scan import grammars, ledger, shell
+from skillbelt.scan import grammars, javascript_values, ledger, shell, shell_values
 from skillbelt.scan.ledger import MAX_FINDINGS, Ledger
 from skillbelt.scan.readers import MAX_TEXT
 from skillbelt.scan.scanner import MAX_FILE_BYTES, MAX_FILES, scan_skill
@@ -202,6 +202,9 @@ BUILT = {
     "text._start_pattern": text._start_pattern(("human:", "assistant:")),
     "format.arguments._pattern": arguments._pattern(("path", "name")),
     "format.yaml_repair._closing_fence": yaml_repair._closing_fence("```"),
+    "scan.shell_values._compile_sign": shell_values._compile_sign("[^abc]"),
+    "scan.javascript_values._compile": javascript_values._compile(r"[^a]b\w+", "g"),
+    "scan.javascript_values._make_plain": javascript_values._make_plain("aab", True).form,
     "discovery.sources.folder._any_of": folder_source._any_of(("*.a*b", "c[de]?")),
 }
 

@@ -333,7 +333,11 @@ def test_the_main_order_in_other_languages(tmp_path: Path, language: str) -> Non
     assert find_rules(tmp_path / "b", "guide.md", twin) == set()
 
 
-SKILLS = tomllib.loads((Path(__file__).parent / "evasions.toml").read_text("utf-8"))
+SKILLS = {
+    name: one
+    for file in ("evasions.toml", "classes.toml")
+    for name, one in tomllib.loads((Path(__file__).parent / file).read_text("utf-8")).items()
+}
 
 
 def png(description: str) -> bytes:

@@ -39,10 +39,13 @@ class WorstText(NamedTuple):
 
 
 class _Sample:
-    """A text that a parsed pattern matches, about: assertions are passed over."""
+    """A text that a parsed pattern matches, about: assertions are passed over.
 
-    def __init__(self, chance: random.Random, most: int) -> None:
-        self._chance, self._most = chance, most
+    With a `filler`, it stands for any character of which the pattern does not care.
+    """
+
+    def __init__(self, chance: random.Random, most: int, filler: str = "") -> None:
+        self._chance, self._most, self._filler = chance, most, filler
         self.text = ""
         self.cuts: list[int] = []  # where one part of the pattern ends
         self.pumps: list[WorstText] = []  # what can be repeated without end
@@ -59,9 +62,10 @@ class _Sample:
         if name == "LITERAL":
             self.text += chr(value)
         elif name == "NOT_LITERAL":
-            self.text += "b" if value == ord("a") else "a"
+            other = self._filler or "a"
+            self.text += other if value != ord(other) else "b"
         elif name == "ANY":
-            self.text += self._chance.choice("a ")
+            self.text += self._filler or self._chance.choice("a ")
         elif name == "IN":
             self.text += self._choose_character([(str(kind), one) for kind, one in value])
         elif name == "BRANCH":
@@ -78,11 +82,13 @@ class _Sample:
 
     def _repeat(self, least: int, most: int, body: Any) -> None:
         if most > _LONG_REPEAT:
-            once = _Sample(self._chance, 1)
+            once = _Sample(self._chance, 1, self._filler)
             once.write(body)
             if once.text:
                 self.pumps.append(WorstText(self.text[-_MAX_UNIT:], once.text))
         wanted = self._chance.choice((least, least + 1, self._most))
+        if self._filler and _is_filled(body, self._filler):  # or two words would become one
+            wanted = max(wanted, 1)
         for _ in range(max(least, min(int(most), wanted))):
             self.write(body)
 
@@ -90,11 +96,25 @@ class _Sample:
         named = [one for one in items if one[0] != "NEGATE"]
         if len(named) < len(items):
             left = [one for one in _OTHERS if not any(_holds(item, one) for item in named)]
+            if self._filler in left:
+                return self._filler
             return self._chance.choice(left or ["\u4e00"])
         kind, value = self._chance.choice(named)
         if kind == "CATEGORY":
             return _OF_A_CLASS[str(value)]
         return chr(value if kind == "LITERAL" else value[self._chance.randint(0, 1)])
+
+
+def _is_filled(body: Any, filler: str) -> bool:
+    """Whether a part of a pattern is one character that may be the filler."""
+    name, value = str(body[0][0]), body[0][1]
+    if len(body) > 1 or name not in ("ANY", "LITERAL", "NOT_LITERAL", "IN"):
+        return False
+    if name == "IN":
+        kinds = [(str(kind), one) for kind, one in value]
+        held = any(_holds(one, filler) for one in kinds if one[0] != "NEGATE")
+        return held != ("NEGATE" in dict(kinds))
+    return name == "ANY" or (value == ord(filler)) == (name == "LITERAL")
 
 
 def _holds(item: tuple[str, Any], one: str) -> bool:
@@ -108,12 +128,27 @@ def _holds(item: tuple[str, Any], one: str) -> bool:
     return bool(re.match(form, one)) != ("_NOT_" in str(value))
 
 
+def matching_texts(form: re.Pattern[str], count: int) -> Iterator[str]:
+    """Yield texts that match a pattern, of words with blanks between them."""
+    parsed = _parse(form.pattern, form.flags)
+    chance = random.Random(form.pattern)
+    for number in range(count):
+        sample = _Sample(chance, number % 4, " ")
+        sample.write(parsed)
+        if form.search(sample.text):
+            yield sample.text
+
+
+def _parse(source: str, flags: int) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return _PARSER.parse(source, flags & _FLAGS)
+
+
 def worst_texts(form: re.Pattern[Any]) -> Iterator[WorstText]:
     """Yield texts that match a pattern again and again, in part or as a whole."""
     source = form.pattern.decode("latin-1") if isinstance(form.pattern, bytes) else form.pattern
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        parsed = _PARSER.parse(source, form.flags & _FLAGS)
+    parsed = _parse(source, form.flags)
     chance = random.Random(source.encode("utf-8", "surrogatepass"))
     for number in range(_SAMPLES):
         sample = _Sample(chance, (1, 3, 40)[number % 3])

@@ -10,6 +10,7 @@ from skillbelt.search.evaluate import (
     MEASURES,
     Labelled,
     area_under_curve,
+    as_named,
     evaluate,
     read_labelled,
 )
@@ -126,3 +127,16 @@ def test_the_area_counts_pairs_in_the_right_order(
 ) -> None:
     scores = [*((score, True) for score in right), *((score, False) for score in wrong)]
     assert area_under_curve(scores) == pytest.approx(area)
+
+
+def test_a_label_may_be_the_folder_or_the_name_as_it_is_spelt(tree: Tree) -> None:
+    tree.skill("project/.agents/skills/asr", name="Speech Recognition (ASR)")
+    tree.skill("project/.agents/skills/one/tts", name="voices")
+    tree.skill("project/.agents/skills/two/tts", name="dubbing")
+    skills = tree.catalog().current()
+    near = frozenset(("Speech Recognition (ASR)",))
+    asked = Labelled("", frozenset(("asr", "voices", "tts")), "", near)
+    (one,) = as_named([asked], skills)
+    (asr,) = one.near
+    assert skills[asr].title == "Speech Recognition (ASR)"
+    assert one.relevant == {asr, "voices", "tts"}

@@ -19,7 +19,7 @@ from skillbelt.cli.scanning import open_catalog
 from skillbelt.discovery.catalog import Catalog, Filters
 from skillbelt.errors import ConfigError
 from skillbelt.permission.gate import Gate
-from skillbelt.search.evaluate import DEPTH, SearchReport, evaluate, read_labelled
+from skillbelt.search.evaluate import DEPTH, SearchReport, as_named, evaluate, read_labelled
 from skillbelt.search.protocol import Result
 from skillbelt.search.query import MAX_QUERY_CHARS
 from skillbelt.store import open_store
@@ -160,7 +160,7 @@ def _result_json(result: Result) -> dict[str, object]:
 
 
 def _evaluate(catalog: Catalog, filters: Filters, args: argparse.Namespace) -> int:
-    labelled = read_labelled(args.eval)
+    labelled = as_named(read_labelled(args.eval), catalog.current())
     names = {skill.location: skill.name for skill in (*catalog.values(), *catalog.shadowed)}
 
     def find(text: str) -> list[frozenset[str]]:

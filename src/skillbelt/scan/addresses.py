@@ -55,6 +55,7 @@ brew.sh ollama.com ollama.ai claude.ai opencode.ai install.duckdb.org get.volta.
 foundry.paradigm.xyz starship.rs mise.run mise.jdx.dev get.starkli.sh tailscale.com fly.io
 install.determinate.systems nixos.org get.nextflow.io micro.mamba.pm apt.llvm.org dl.cloudsmith.io
 sentry.io cli.sentry.dev supabase.com dl.google.com sdk.cloud.google.com packages.cloud.google.com
+get.scoop.sh community.chocolatey.org aspire.dev public.cdn.getdbt.com elastic.co apollo.dev
 aka.ms download.pytorch.org releases.hashicorp.com get.pulumi.com cursor.com windsurf.com
 """
 # As part of a pattern: a host that hides its owner.
@@ -187,12 +188,59 @@ def is_installer(host: str) -> bool:
     return any(name in _INSTALLER_NAMES for name in _list_parents(host))
 
 
+# Hosts where anyone can publish a program, and what stands before the name of the publisher.
+_SHARED_HOSTS = {
+    "github.com": "", "raw.githubusercontent.com": "", "gist.githubusercontent.com": "",
+    "gist.github.com": "", "codeload.github.com": "", "api.github.com": "repos/",
+    "objects.githubusercontent.com": "", "deno.land": "x/", "dl.cloudsmith.io": "public/",
+    "github.io": "",
+}  # fmt: skip
+# Publishers there whose programs very many people install.
+_PUBLISHERS = _split_names(
+    """
+actions anchore angular anthropics apache apple aquasecurity argoproj asdf-vm astral-sh
+astronomer aws awslabs azure bazelbuild biomejs bufbuild burntsushi cilium cli cloudflare coder
+conda conda-forge containerd containers databricks datadog dbt-labs denoland devcontainers
+digitalocean direnv docker dotnet elastic emscripten-core expo facebook fastlane ffmpeg flutter
+fluxcd getsentry getsops gitleaks go-task golang golangci google google-gemini googleapis
+googlecloudplatform goreleaser gradle grafana hadolint hashicorp helm homebrew huggingface ibm
+istio j178 jdx jqlang junegunn k3s-io kubernetes kubernetes-sigs langchain-ai linuxbrew llvm
+localstack mamba-org microsoft mikefarah minio mitmproxy moby modelcontextprotocol mozilla
+nektos neovim netlify nextflow-io nixos nodejs nodesource nvidia nvm-sh ohmyzsh ollama
+open-policy-agent openai opencontainers oven-sh pantsbuild pnpm pre-commit prometheus
+protocolbuffers pulumi puppeteer pyenv pypa python python-poetry pytorch quarto-dev rancher
+rbenv redis ruby rust-lang semgrep sharkdp sigstore snyk spack stedolan stripe supabase
+tailscale tektoncd tensorflow traefik trailofbits trufflesecurity typst vercel vercel-labs
+volta-cli yarnpkg yt-dlp ytdl-org zsh-users
+"""
+)
+
+
+def publisher_of(host: str, path: str) -> str | None:
+    """Return who publishes at an address where anyone can; None for a host of one publisher."""
+    for name in _list_parents(host):
+        before = _SHARED_HOSTS.get(name)
+        if before is not None and (host == name or name == "github.io"):
+            if name == "github.io":
+                return host.split(".")[-3] if host.count(".") > 1 else ""
+            rest = path.lstrip("/")
+            if not rest.startswith(before):
+                return None
+            return rest.removeprefix(before).partition("/")[0].lower()
+    return None
+
+
+def is_widely_used(publisher: str) -> bool:
+    """Whether very many people install programs of a publisher."""
+    return publisher in _PUBLISHERS
+
+
 # Services that many skills send to, and whose name says who they are.
 _KNOWN = """
 openai.com anthropic.com googleapis.com google.com github.com githubusercontent.com gitlab.com
 microsoft.com azure.com amazonaws.com slack.com notion.com huggingface.co replicate.com stripe.com
 cloudflare.com vercel.com nvidia.com atlassian.net linear.app figma.com airtable.com telegram.org
-discord.com elevenlabs.io deepgram.com assemblyai.com groq.com mistral.ai openrouter.ai
+azureml.ms discord.com elevenlabs.io deepgram.com assemblyai.com groq.com mistral.ai openrouter.ai
 """
 _KNOWN_NAMES = _split_names(_KNOWN)
 

@@ -190,6 +190,12 @@ def _load_library(call: TracedCall, ledger: Ledger) -> Traced:
     return Traced(name=f"{call.name}()")
 
 
+def _print(call: TracedCall, ledger: Ledger) -> Traced:
+    for one in call.positional:
+        ledger.shows(one, call.line, f"{call.name}()")
+    return Traced(labels=_without_reflection(merge(call.every)), name=f"{call.name}()")
+
+
 def _spawn_shell(call: TracedCall, ledger: Ledger) -> Traced:
     text = " ".join(one.known for one in call.positional)
     if re.search(r"(?:^|/)(?:ba|z|da)?sh\b|cmd(?:\.exe)?$", text):
@@ -478,6 +484,7 @@ _EXACT: dict[str, Judge] = _rows(
     ("eval exec Function vm.runInThisContext vm.runInNewContext eval_js types.FunctionType"
      " types.CodeType", _code),
     ("compile", _compile),
+    ("print sys.stdout.write", _print),
     ("os.system os.popen os.popen2 commands.getoutput subprocess.getoutput "
      "subprocess.getstatusoutput asyncio.create_subprocess_shell child_process.exec "
      "child_process.execSync node:child_process.exec node:child_process.execSync exec_sync "

@@ -7,3 +7,5 @@ COMMAND_NAMES = (
     r"|git|cat|echo|cd|rm|chmod|mkdir|brew|apt(?:-get)?|docker|export|uvx?|powershell|eval|nc|base64"
     r"|openssl|crontab|scp|ssh|tar|unzip|xattr|osascript|launchctl|for \w{1,20} in)\b"
 )
+# Behind the first command of a line, or behind variables that are set for it.
+LATER_COMMAND = r"(?:&&?|\|\|?|[;`(]|^[A-Za-z_]\w{0,40}=[^\s;&|]{0,200})[ \t]{0,9}" + COMMAND_NAMES

@@ -33,7 +33,12 @@ _BLOB = Lazy(rf"[A-Za-z0-9+/_=-]{{{_BLOB_CHARS},}}")
 def decode_text(form: str, text: str) -> str | None:
     """Return the text decoded: base64, base32, hex, rot13, gzip, utf16, escapes."""
     data = decode_bytes(form, text)
+    if data is not None and data.startswith(_COMPRESSED):
+        return data.decode("latin-1")  # as "gzip" takes it
     return None if data is None else data.decode("utf-8", "replace")
+
+
+_COMPRESSED = (b"\x1f\x8b", b"x\x9c", b"x\xda", b"x\x01", b"x\x5e")
 
 
 def decode_bytes(form: str, text: str | bytes) -> bytes | None:

@@ -12,6 +12,7 @@ import shlex
 from collections.abc import Iterator
 
 from skillbelt.records import NamedTuple
+from skillbelt.scan.command_names import LATER_COMMAND
 from skillbelt.scan.markdown import number_lines
 from skillbelt.text import Lazy
 from skillbelt.untrusted_json import read_json
@@ -22,6 +23,9 @@ _RUNNER = Lazy(r"\b(?:curl|wget|bash|sh|zsh|python3?|node|powershell|pwsh|nc|nca
 _UPLOAD = Lazy(
     r"\bcurl\b[^\n]{0,200}\s(?:-F|-T|-d|--form|--data(?:-binary)?)[ =]?[\"']?[^\s@]{0,40}@"
 )
+# A value that goes on with another command: `x; curl …`, `x || true && sh …`, `$(curl …)`.
+_GOES_ON = Lazy(LATER_COMMAND)
+_OPERATORS = (";", "&", "$(", "`")
 _MAKE_VARIABLE = Lazy(r"\$\((\w+)\)")
 _RECIPE_PREFIX = Lazy(r"(?m)^\.RECIPEPREFIX[ \t]*[:?]{0,2}=[ \t]*(\S)")
 _ONE_LINE_RULE = Lazy(r"[^:;=#\n]{1,200}::?[^=;\n]{0,200};")
@@ -51,11 +55,17 @@ class EmbeddedCode(NamedTuple):
     name: str = ""
 
 
-def runs_something(text: str) -> bool:
-    """Whether one line pipes to or from a program, or opens a socket or a decoder."""
+def runs_something(text: str, *, is_data: bool = False) -> bool:
+    """Whether one line pipes to or from a program, or opens a socket or a decoder.
+
+    In data a command behind an operator is one, too; in code only if it has an address.
+    """
     if "/dev/tcp" in text or "base64 -" in text:
         return True
     if "@" in text and _UPLOAD.search(text):
+        return True
+    may_go_on = is_data or "://" in text
+    if may_go_on and any(sign in text for sign in _OPERATORS) and _GOES_ON.search(text):
         return True
     return "|" in text and _RUNNER.search(text) is not None
 
@@ -232,23 +242,25 @@ def find_programs(text: str) -> Iterator[tuple[str, int]]:
             yield shlex.join(words), line
 
 
-def find_command_strings(text: str) -> Iterator[tuple[str, int]]:
+def find_command_strings(text: str, *, is_data: bool = False) -> Iterator[tuple[str, int]]:
     """Yield the values that are commands, with their lines counted from 0.
 
     What stands between quotes, or behind a key; a command that goes on in the next line is joined.
     """
-    if "|" not in text and not runs_something(text):
+    if "|" not in text and not runs_something(text, is_data=is_data):
         return
     lines = text.split("\n")
     for number, line in enumerate(lines):
-        if len(line) < _MIN_COMMAND or not ("|" in line or runs_something(line)):
+        if len(line) < _MIN_COMMAND or not ("|" in line or runs_something(line, is_data=is_data)):
             continue
         whole = _join_lines(lines, number)
-        if not runs_something(whole):
+        if not runs_something(whole, is_data=is_data):
             continue
         seen: set[str] = set()
         for value in _split_values(whole):
-            if value not in seen and len(value) >= _MIN_COMMAND and runs_something(value):
+            if value in seen or len(value) < _MIN_COMMAND:
+                continue
+            if runs_something(value, is_data=is_data):
                 seen.add(value)
                 yield value, number
 

@@ -9,9 +9,11 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from skillbelt.scan.addresses import host_in, is_known, is_module_host
+from skillbelt.scan.addresses import host_in, is_installer, is_known, is_module_host
 from skillbelt.scan.calls import TracedCall, judge_call
+from skillbelt.scan.javascript_values import MAX_STEPS, MadeTexts, find_made_texts, may_make_texts
 from skillbelt.scan.ledger import HOLE, UNKNOWN, Ledger, Traced, merge
+from skillbelt.scan.made_texts import find_visibility, judge_made_text
 from skillbelt.scan.package_names import judge_package
 from skillbelt.scan.parsers import parse_or_none
 from skillbelt.text import Lazy
@@ -27,6 +29,8 @@ _ESCAPES = Lazy(r"\\(?:x([0-9a-fA-F]{2})|u\{?([0-9a-fA-F]{1,6})\}?|(.))", re.DOT
 # this number in one line. Empty strings count.
 _ADJACENT = Lazy(rb"[\"'`][ \t]{0,9}[\"'`]|\w[\"'`][ \t]{1,9}\w")
 _MAX_ADJACENT = 4_000
+# Steps of the evaluator, which are shorter, for one of a scan.
+_STEPS_OF_A_STEP = 4
 _NODE_MODULES = frozenset(
     ("fs", "path", "os", "child_process", "http", "https", "net", "tls", "dns", "crypto", "util",
      "zlib", "vm", "url", "stream", "events", "process", "buffer", "readline", "assert", "tty",
@@ -55,8 +59,30 @@ def read_javascript(text: str, language: str, line: int, ledger: Ledger) -> bool
     root = parse_or_none(data, name, line, ledger)
     if root is None:
         return False
-    _Reader(ledger, line).value(root, 0)
+    reader = _Reader(ledger, line)
+    if may_make_texts(text):
+        made = find_made_texts(root, ledger.evaluation_steps)
+        ledger.evaluation_steps -= made.steps
+        ledger.spend(made.steps // _STEPS_OF_A_STEP)
+        if made.steps >= MAX_STEPS or ledger.evaluation_steps <= 0:
+            ledger.miss("texts that JavaScript puts together in very many steps")
+        _judge_handed(made, text, data, line, ledger)
+        reader.made = made.by_place
+        reader.hidden = {
+            one for one in set(made.by_place.values()) if find_visibility(one, text) == "hidden"
+        }
+    reader.value(root, 0)
     return True
+
+
+def _judge_handed(made: MadeTexts, text: str, data: bytes, line: int, ledger: Ledger) -> None:
+    """Judge the texts that the script puts together and hands to a call."""
+    seen: set[str] = set()
+    for one in made.handed:
+        if one.text not in seen:
+            seen.add(one.text)
+            at = line + data.count(b"\n", 0, one.start)
+            judge_made_text(one.text, text, at, ledger)
 
 
 class _Reader:
@@ -66,6 +92,10 @@ class _Reader:
         self.ledger, self.first = ledger, line
         self.names: dict[str, Traced] = {}
         self.functions: dict[str, Node] = {}
+        # The texts that are put together, by the place of their expression, and those among them
+        # of which the source shows nothing.
+        self.made: dict[tuple[int, int], str] = {}
+        self.hidden: set[str] = set()
         self._open: list[str] = []
         self._returned: list[Traced] = []
 
@@ -80,9 +110,22 @@ class _Reader:
             return UNKNOWN
         method = _NODES.get(node.type)
         if method is not None:
-            return method(self, node, depth + 1)
+            found = method(self, node, depth + 1)
+            return self._add_made(found, node) if self.made else found
         parts = [self.value(child, depth + 1) for child in node.named_children]
         return Traced(labels=merge(parts))
+
+    def _add_made(self, found: Traced, node: Node) -> Traced:
+        """Return what is known of a node with the text that the evaluator worked out."""
+        text = self.made.get((node.start_byte, node.end_byte))
+        if text is None or text == found.text:
+            return found
+        hidden = text in self.hidden
+        self.ledger.names_url(text, self.line(node))
+        if text in _POWER_NAMES:
+            self.ledger.find("reflective-call", self.line(node), f"{text!r} is put together")
+        labels = found.labels | ({"decoded"} if hidden else frozenset())
+        return found._replace(text=text, labels=labels, name="")
 
     # --- plain values ----------------------------------------------------------------------------
 
@@ -254,8 +297,8 @@ class _Reader:
         if found is None:
             return
         self.ledger.reaches(found, self.line(node), used=True)
-        usual = is_known(found.host) or is_module_host(found.host)
-        if not usual:
+        vouched = self.ledger.vouches_for(found.host, found.path) or not is_installer(found.host)
+        if not (is_known(found.host) and vouched) and not is_module_host(found.host):
             self.ledger.find("package-elsewhere", self.line(node), address)
 
     def _bind_import(self, child: Node, module: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from skillbelt.files.sensitive import looks_secret
 from skillbelt.records import NamedTuple
@@ -22,6 +23,8 @@ from skillbelt.scan.addresses import (
     is_known,
     is_of_models,
     is_reserved,
+    is_widely_used,
+    publisher_of,
     words_of,
 )
 from skillbelt.scan.places import is_env_file, place_class, service_of
@@ -36,8 +39,13 @@ from skillbelt.scan.values import (
 )
 from skillbelt.text import Lazy, one_line, shorten
 
+if TYPE_CHECKING:
+    from skillbelt.scan.data_values import DataValue
+
 # Steps of all readers for one skill: about a second of work. The rest of a skill is not read.
 MAX_STEPS = 600_000
+# Steps of the evaluators for one skill; texts that need more are not worked out.
+MAX_EVALUATION_STEPS = 400_000
 # The parsers count no steps, so they have a time limit. Another run may need less time, so the
 # result of a skill that reaches the limit is not cached.
 MAX_PARSE_SECONDS = 10.0
@@ -45,8 +53,11 @@ MAX_FINDINGS = 200
 _MAX_OF_A_RULE = 5
 # Texts inside texts: a shell command in a Python string in a shell command.
 MAX_NESTING = 6
+# So many folders with keys are no longer those of one service.
+_MANY_KEYS = 3
 _CHARS_OF_A_STEP = 10
 _SHOWN_CHARS = 90
+_PUT_TOGETHER = "put together from constants"
 _NO_LABELS: frozenset[str] = frozenset()
 _SECRET_NAME = Lazy(
     r"(?i)(?:key|token|secret|passw|credential|private|auth|mnemonic|seed_phrase|_pat\b|dsn"
@@ -75,6 +86,8 @@ class Traced(NamedTuple):
 
 
 UNKNOWN = Traced()
+# The labels of what comes from a long literal that says nothing, and of text that is made of it.
+OPAQUE, SPELLED = "opaque", "spelled"
 
 
 class SentData(NamedTuple):
@@ -113,17 +126,25 @@ class Ledger:
         self.findings: list[Finding] = []
         self.unseen: list[str] = []
         self.skill_words = skill_words
+        # Whether the skill is described in English.
+        self.is_english = False
         self.path, self.first_line = "", 1
         # Whether findings count one kind less, because the text only shows an example.
         self.weaker = False
         # Whether what is read as shell may be prose, so that not each line begins with a program.
         self.may_be_prose = False
+        # Where code puts together the text being read; 0 for a text that is read as it stands.
+        self.made_at = 0
+        # What evaluates code of the skill, with the steps that are left; None before the first.
+        self.evaluator: object | None = None
         self.nesting = 0
         # The hosts that code connects to, each with the first place.
         self.used_hosts: dict[str, tuple[str, int]] = {}
+        self.named_keys: dict[str, tuple[str, int]] = {}
         # Data sent to hosts, judged once the whole skill was read.
         self.sent: dict[tuple[str, bool, bool], SentData] = {}
         self._steps = MAX_STEPS
+        self.evaluation_steps = MAX_EVALUATION_STEPS
         # The parsing time that is left, and whether a parser ran out of it.
         self.parse_seconds = MAX_PARSE_SECONDS
         self.is_late = False
@@ -137,10 +158,18 @@ class Ledger:
         # The text of a file that lies beside the one being read, or below the skill; "" if none.
         self.read_sibling: Callable[[str], str] = lambda path: ""
         self.read_code: Callable[[str, str, int, Ledger], object] = lambda *_: None
+        self.read_text: Callable[[str, int, Ledger], object] = lambda *_: None
         # The path of the text whose log records go to a host, and that host.
         self.log_host: tuple[str, Traced] = ("", UNKNOWN)
         # Texts that write what they fetched to a file whose name is not known.
         self.unnamed_fetches: set[str] = set()
+        # Values of data files that matter if a script acts on them, judged at the end.
+        self.data_values: list[DataValue] = []
+        # Key files that are put into another file, and whether a script publishes a folder.
+        self.packed: list[tuple[str, int, str]] = []
+        self.publishes = False
+        # Files of the skill that other programs run by themselves, and which those are.
+        self.automatic: dict[str, str] = {}
         # Files that one text of the skill fetched, and that another one may run.
         self.fetched: dict[str, Traced] = {}
 
@@ -182,6 +211,7 @@ class Ledger:
         if at_index is None:
             return
         shown = shorten(one_line(detail.replace(HOLE, "…")), _SHOWN_CHARS)
+        shown = f"{_PUT_TOGETHER}: {shown}" if self.made_at else shown
         finding = Finding(
             rule=rule,
             kind=chosen,
@@ -218,7 +248,7 @@ class Ledger:
             self.unseen.append(what)
 
     def _line(self, line: int) -> int:
-        return max(line, 1) + self.first_line - 1
+        return max(self.made_at or line, 1) + self.first_line - 1
 
     # --- what a text does ------------------------------------------------------------------------
 
@@ -262,6 +292,30 @@ class Ledger:
             (words_of(host) - _HOST_WORDS) & self.skill_words and classify(host) == ""
         )
 
+    def names_key(self, folder: str, line: int) -> None:
+        """Remember a file with keys that a sentence says to read."""
+        self.named_keys.setdefault(folder, (self.path, self._line(line)))
+
+    def judge_named_keys(self) -> None:
+        """Judge the files with keys that sentences say to read: one skill needs those of one."""
+        if len(self.named_keys) >= _MANY_KEYS:
+            self.path, line = next(iter(self.named_keys.values()))
+            self.first_line, self.weaker = 1, False
+            self.find("credential-access", line, ", ".join(sorted(self.named_keys)))
+
+    def vouches_for(self, host: str, path: str) -> bool:
+        """Whether a program of this address is one that many run, or that of the skill's subject.
+
+        At a host where anyone can publish, that depends on the publisher.
+        """
+        if not is_installer(host):
+            return False
+        publisher = publisher_of(host, path)
+        if publisher is None or is_widely_used(publisher) or not publisher.strip("<>{}[]$*.…"):
+            return True
+        words = words_of(publisher) | {re.sub(r"[^a-z0-9]", "", publisher)}
+        return bool((words - _PUBLISHER_WORDS) & self.skill_words)
+
     def keep_fetched(self, path: str, content: Traced) -> None:
         """Remember a file that was fetched, for the other texts of the skill."""
         if HOLE not in path and re.search(r"\w", path) and len(self.fetched) < MAX_OF_A_KIND:
@@ -271,6 +325,8 @@ class Ledger:
         """Note a file that is written."""
         plain = path.replace("\\", "/")
         kind = place_class(plain)
+        if "net" in content.labels:
+            self.keep_fetched(plain.removeprefix("./").strip("\"'"), content)
         if plain.startswith(("~", "/", "$HOME", "..")) and not plain.startswith("/dev/"):
             self.can("write", plain, line)
         if kind == "persistence":
@@ -350,6 +406,9 @@ class Ledger:
             least: FindingKind | None = (
                 None if drop or ("service" in labels and not among_models) else "ask"
             )
+            if part == "header" and not re.search("[a-z0-9]", host) and "service" in labels:
+                # A service's own token, with the address in a variable that is not known.
+                own, least = self._is_about(_places_of(labels)), "ask"
             self.find("secret-to-network", line, host, "note" if own else least)
         elif "secret-file" in labels and part != "header":
             self.find("secret-to-network", line, host, "block" if drop else "ask")
@@ -419,8 +478,8 @@ class Ledger:
         """Whether a host belongs to the skill, or is that of the service whose keys are sent."""
         if words_of(host) & self.skill_words:
             return True
-        places = " ".join(one[len(SERVICE_OF) :] for one in labels if one.startswith(SERVICE_OF))
-        return is_known(host) and any(word in host for word in words_of(places) - _PLACE_WORDS)
+        places = words_of(_places_of(labels)) - _PLACE_WORDS
+        return is_known(host) and any(word in host for word in places)
 
     def _sends_variable(
         self, labels: frozenset[str], host: str, line: int, *, part: str, drop: bool
@@ -460,6 +519,7 @@ class Ledger:
             self.find("dynamic-code", line, how)
         elif code.text is None or HOLE in code.text:
             self.find("dynamic-code", line, how, "note")
+        self.shows(code, line, how)
         if code.text and self.nesting < MAX_NESTING:
             self._nested(code.text, line, language)
 
@@ -471,7 +531,7 @@ class Ledger:
             host, _, path = rest.partition("/")
             if classify(host, f"/{path}") in ("drop", "tunnel", "address", "short"):
                 kinds.append("block")
-            elif is_installer(host) and scheme in ("https", ""):
+            elif scheme in ("https", "") and self.vouches_for(host, f"/{path}"):
                 kinds.append("note")
             else:
                 kinds.append("ask")
@@ -481,6 +541,12 @@ class Ledger:
         places = " ".join(one.removeprefix("://") for one in origins)
         self.find("fetch-and-run", line, f"{how} {places}"[:200], kind)
 
+    def shows(self, text: Traced, line: int, how: str) -> None:
+        """Note a text that is printed or run and that only a run decodes."""
+        known = text.text or HOLE
+        if SPELLED in text.labels and (HOLE in known or not "".join(known.split()).isprintable()):
+            self.find("opaque-payload", line, f"{how} of what only a run decodes")
+
     def runs_shell(self, command: Traced, line: int, how: str) -> None:
         """Note a command line that is handed to a shell."""
         labels = command.labels
@@ -488,8 +554,17 @@ class Ledger:
             self._runs_fetched(labels, line, how)
         elif "decoded" in labels:
             self.find("decode-and-run", line, how)
+        self.shows(command, line, how)
         if command.text and self.nesting < MAX_NESTING:
             self._nested(command.text, line, "shell")
+
+    def reads_made_text(self, text: str, line: int) -> None:
+        """Note what a text says and does that code at this line puts together."""
+        before, self.made_at = self.made_at, self.made_at or max(line, 1)
+        try:
+            self._nested(text, line, "text")
+        finally:
+            self.made_at = before
 
     def _nested(self, text: str, line: int, language: str) -> None:
         # Charge for the text: a short command can run a long text many times.
@@ -498,10 +573,17 @@ class Ledger:
         try:
             if language == "shell":
                 self.read_shell(text, line, self)
+            elif language == "text":
+                self.read_text(text, line, self)
             else:
                 self.read_code(text, language, line, self)
         finally:
             self.nesting -= 1
+
+
+def _places_of(labels: frozenset[str]) -> str:
+    """Return the names of the files, or of the services, that keys come from."""
+    return " ".join(one[len(SERVICE_OF) :] for one in labels if one.startswith(SERVICE_OF))
 
 
 def _are_of_models(labels: frozenset[str]) -> bool:
@@ -525,6 +607,13 @@ _COMMON_WORDS = words_of(
 # Devices that every program may write to.
 _OPEN_DEVICES = tuple(
     f"/dev/{name}" for name in ("null", "zero", "full", "tty", "std", "fd/", "shm/", "pts/")
+)
+# Words that say nothing about who publishes.
+_PUBLISHER_WORDS = words_of(
+    "the and for dev labs lab tools tool code app apps skill skills agent agents data github git "
+    "team org project projects open source software cloud web core community official user users "
+    "use using with your from this that network social create read write file files script scripts "
+    "install setup automation assistant online free pro hub api"
 )
 _HOST_WORDS = words_of(
     "www api com org net app dev cloud http https upload data server host service backup files"

@@ -10,9 +10,10 @@ import re
 from collections.abc import Iterator
 
 from skillbelt.records import NamedTuple
-from skillbelt.scan.addresses import classify, find_urls, is_installer
+from skillbelt.scan.addresses import classify, find_urls
 from skillbelt.scan.decoding import decode_text, opaque_blob
 from skillbelt.scan.ledger import Ledger
+from skillbelt.scan.light_code import judge_any_code, read_light
 from skillbelt.scan.markdown import number_lines
 from skillbelt.scan.places import find_paths, place_class
 from skillbelt.scan.values import KINDS, FindingKind
@@ -77,7 +78,7 @@ _ANYWHERE = (
           r"\b(?:instance|class|module)_eval\b"),
     _code("fetch-and-run", "ask", "eval",
           r"\beval\b[ ({]{0,3}get ?\(? ?(?:qq?[{(/|]|['\"])https?:", most=22),
-    _code("reverse-shell", "ask", "/inet/tcp/ /inet/udp/ /inet4/tcp/",
+    _code("reverse-shell", "ask", "/inet/tcp/ /inet/udp/ /inet4/",
           r"/inet4?/(?:tcp|udp)/\d[\s\S]{0,400}?[^|&]\|[ \t]{0,9}getline"),
     _code("dynamic-code", "ask", "worker(",
           r"\bnew\s{1,9}(?:\w{1,40}\.)?Worker\((?!\s{0,9}['\"`])[^\n]{0,200}\beval[\"']?\s{0,9}:"
@@ -85,8 +86,10 @@ _ANYWHERE = (
     _code("fetch-and-run", "ask", "file_get_contents curl_exec",
           r"\$\w{1,60}\(\s{0,9}(?:file_get_contents\(\s{0,9}['\"]https?:|curl_exec\()"),
     _code("package-elsewhere", "ask", "registry index-url index_url npmregistryserver",
-          r"(?:^|\n|\bset\s{1,9}|\bexport\s{1,9}|['\"])\s{0,9}(?:(?:global|install|user)\.)?(?:@[\w-]"
-          r"{1,40}:)?(?:registry|(?:extra-)?index-url|npmRegistryServer|(?:PIP|UV)_(?:EXTRA_|DEFAULT_)?"
+          r"(?:^|\n|\bset\s{1,9}|\bexport\s{1,9}|['\"])\s{0,9}(?:(?:global|install|user)\.)?(?:@"
+          r"[\w-]"
+          r"{1,40}:)?(?:registry|(?:extra-)?index-url|npmRegistryServer|(?:PIP|UV)_(?:EXTRA_"
+          r"|DEFAULT_)?"
           r"INDEX_URL|NPM_CONFIG_REGISTRY)['\"]?\s{0,9}[=: ]\s{0,9}['\"]?https?://"
           rf"(?!{_USUAL_INDEX})[\w.-]{{1,100}}", most=224),
     _code("fetch-and-run", "ask", "array_map call_user_func array_walk usort",
@@ -107,9 +110,11 @@ _ANYWHERE = (
           r"new url\(\s{0,9}['\"]https?://[^\n]{0,200}\.(?:text|openstream)\b[\s\S]{0,400}?"
           r"(?:\.execute\(|\bevaluate\()", most=646),
     # Classes and libraries that are loaded from bytes of the network
-    _code("fetch-and-run", "ask", "assembly.load( loadfrombytes urlclassloader(",
+    _code("fetch-and-run", "ask", "assembly.load( assembly].load( "
+          "assembly::load( assembly]::load( urlclassloader(",
           r"(?:getbytearrayasync|downloaddata|getstreamasync|openread|webclient)\b[\s\S]{0,800}?"
-          r"\bassembly\]?(?:\.|::)load\(|\bassembly\]?(?:\.|::)load\([^\n]{0,200}(?:getbytearrayasync"
+          r"\bassembly\]?(?:\.|::)load\(|\bassembly\]?(?:\.|::)load\([^\n]{0,200}"
+          r"(?:getbytearrayasync"
           r"|downloaddata|webclient)|\burlclassloader\([^\n]{0,120}https?://"),
     _code("data-to-unknown-host", "ask", "program",
           r"\bto\s{1,9}program\s{1,9}'[^'\n]{0,200}https?://", most=236),
@@ -124,7 +129,8 @@ _ANYWHERE = (
           r"\[char\[\]\]\s{0,9}\(\s{0,9}\d{2,3}(?:\s{0,9},\s{0,9}\d{2,3}){8,}"),
     _code("data-to-unknown-host", "ask", "document.cookie localstorage sessionstorage",
           r"(?:document\.cookie|json\.stringify\(\s{0,9}(?:window\.)?(?:local|session)storage\b)"
-          r"[\s\S]{0,400}?(?:\.src\s{0,9}=|sendbeacon\(|fetch\(|\.open\(|axios\b)[^\n]{0,60}https?://"),
+          r"[\s\S]{0,400}?(?:\.src\s{0,9}=|sendbeacon\(|fetch\(|\.open\(|axios\b)"
+          r"[^\n]{0,60}https?://"),
     _code("reflective-call", "ask", "gcm get-command",
           r"\b(?:gcm|get-command)\s+['\"]?(?:i\*x|i\*e\*x?|\*ke-ex\*|in\*ex\w*\*|i\?x|\?ex|ie\?)"),
     _code("fetch-and-run", "ask", "certutil bitsadmin",
@@ -134,9 +140,10 @@ _ANYWHERE = (
           r"(?:iex|invoke-expression)[^\n]{0,200}frombase64string"
           r"|frombase64string[^\n]{0,300}(?:iex|invoke-expression)"
           r"|powershell[^\n]{0,80}\s-e(?:nc|ncodedcommand|c)?\s+[A-Za-z0-9+/=]{40,}"),
-    _code("decode-and-run", "block", "eval( assert(",
+    _code("decode-and-run", "block", "eval",
           r"\beval\s*\(\s*(?:gzinflate|base64_decode|str_rot13|gzuncompress|atob|unescape"
-          r"|Buffer\.from|Base64\.(?:strict_)?decode64)\s*\("),
+          r"|Buffer\.from|Base64\.(?:strict_)?decode64)\s*\(",
+          also="gz base64 rot13 atob unescape buffer"),
     _code("destruction", "block", "remove-item format-volume /q",
           r"remove-item\b[^\n]{0,80}(?:\$home|\$env:userprofile"
           r"|c:\\)[\\/]?\*?\s[^\n]{0,60}-recurse|format-volume\b|\brd\s+/s\s+/q\s+(?:c:\\?"
@@ -146,7 +153,7 @@ _ANYWHERE = (
           r"|set)-content\b[^\n]{0,40}\$profile"),
     _code("guard-off", "ask", "set-mppreference set-executionpolicy windefend",
           r"set-mppreference\b[^\n]{0,80}(?:disable|exclusion)|sc\s+(?:stop|delete)\s+windefend"),
-    _code("surveillance", "block", "getasynckeystate setwindowshookex keylog cgeventtap",
+    _code("surveillance", "block", "getasynckeystate setwindowshookex keylog key_log cgeventtap",
           r"getasynckeystate|setwindowshookex|cgeventtapcreate|\bkey_?logger\.(?:start|run)\b"),
     _code("miner", "block", "xmrig stratum coinhive cryptonight minerd",
           r"\bxmrig\b|stratum\+(?:tcp|ssl)://|coinhive\.min|\bcryptonight\b|\bminerd\s+-"),
@@ -180,7 +187,8 @@ _NEEDED = tuple(_group_words().items())
 # In a language that is not parsed: a request, and a value that is run as code.
 _FETCHES = Lazy(
     r"(?i)\b(?:http\.(?:request|get)\(|reqwest::|net::http|uri\.open|lwp::|curl_exec"
-    r"|file_get_contents\(\s{0,9}['\"]https?:|socket\.http|msxml2\.|winhttp\.|urlsession|http\.client)"
+    r"|file_get_contents\(\s{0,9}['\"]https?:|socket\.http|msxml2\.|winhttp\.|urlsession"
+    r"|http\.client)"
 )
 _RUNS_VALUE = Lazy(
     r"(?i)\b(?:load(?:string)?\(\s{0,9}\w{1,60}\s{0,9}\)\s{0,9}\(|executeglobal\s"
@@ -197,8 +205,13 @@ _SENDING = (
 )  # fmt: skip
 _OTHER_READS = frozenset(("credential", "history"))
 _SERVICE_READS = frozenset(("service", "settings"))
-_BETWEEN_PARTS = Lazy(r"['\"][ \t]{0,9},[ \t]{0,9}['\"]")
+# Not behind a template of `pack`.
+_BETWEEN_PARTS = Lazy(r"(?<![AaHh][\d*])['\"][ \t]{0,9},[ \t]{0,9}['\"]")
 # A request with a body, in a text that also reads a file.
+_OPENS = Lazy(
+    r"(?i)\b(?:open|read|children|glob|readdir|opendir|scandir|slurp|cat|cp|copy|list|walk|each"
+    r"|get-content|get-childitem|exec|include|tar|zip)|\.read"
+)
 _POSTS = Lazy(
     r"(?i)\b(?:post|put)(?:async|form|json|_form)?\s{0,3}\(|uploadstring|uploadfile|\.post\b"
 )
@@ -218,7 +231,8 @@ _UPLOADS = Lazy(
 # All variables at once, in languages that are not parsed, but where a program inherits them.
 _ALL_VARIABLES = Lazy(
     r"\bENV\.(?:to_h(?:ash)?|select|map|inspect|to_a|sort|filter_map|reject)\b"
-    r"|(?<!append\()\bos\.Environ\(\)(?!\.{3})|\benv::vars\(\)|\bSystem\.getenv\(\)|\bSys\.getenv\(\)"
+    r"|(?<!append\()\bos\.Environ\(\)(?!\.{3})|\benv::vars\(\)|\bSystem\.getenv\(\)"
+    r"|\bSys\.getenv\(\)"
     r"|\bGetEnvironmentVariables\(\)|\bjson_encode\(\s{0,9}(?:\$_ENV|getenv\(\))|%ENV\b"
 )
 
@@ -228,7 +242,7 @@ def _takes_file(text: str) -> bool:
     return reads_and_posts or _UPLOADS.search(text) is not None
 
 
-def search_code(text: str, line: int, ledger: Ledger, *, parsed: bool) -> None:
+def search_code(text: str, line: int, ledger: Ledger, *, parsed: bool, shell: bool = False) -> None:
     """Search a text with patterns; `parsed` says that a parser followed its values, too."""
     text = text[:MAX_SEARCHED]
     ledger.spend(1 + len(text) // 100)
@@ -239,6 +253,7 @@ def search_code(text: str, line: int, ledger: Ledger, *, parsed: bool) -> None:
     blob = opaque_blob(text)
     if blob is not None:
         _judge_blob(blob, text, line, ledger)
+    judge_any_code(text, line, ledger, followed=shell)
     if not parsed:
         _search_unparsed(text, folded, line, ledger)
 
@@ -266,7 +281,7 @@ def _search_anywhere(
         match = _search_near(one, text, folded) if one.most else one.form.search(text)
         if match is not None:
             at = line + text.count("\n", 0, match.start())
-            chosen = max(_usual(match[0]) or one.kind, at_most, key=KINDS.index)
+            chosen = max(_usual(match[0], ledger) or one.kind, at_most, key=KINDS.index)
             ledger.find(one.rule, at, match[0], chosen)
 
 
@@ -330,10 +345,10 @@ def find_composed(folded: str) -> Iterator[tuple[str, int]]:
                 yield match[1][::-1], line
 
 
-def _usual(text: str) -> FindingKind | None:
+def _usual(text: str, ledger: Ledger) -> FindingKind | None:
     """Return the weaker kind of a fetch from well-known installers only; None for another one."""
-    hosts = [found.host for found in find_urls(text)]
-    return "note" if hosts and all(map(is_installer, hosts)) else None
+    vouched = [ledger.vouches_for(found.host, found.path) for found in find_urls(text)]
+    return "note" if vouched and all(vouched) else None
 
 
 def _judge_blob(blob: re.Match[str], text: str, line: int, ledger: Ledger) -> None:
@@ -349,6 +364,7 @@ def _judge_blob(blob: re.Match[str], text: str, line: int, ledger: Ledger) -> No
 def _search_unparsed(text: str, folded: str, line: int, ledger: Ledger) -> None:
     """Note hosts and paths, and credentials in a text that also sends."""
     ledger.names_url(text, line)
+    read_light(text, line, ledger)
     fetches = any(word in folded for word in _FETCHING) and _FETCHES.search(text)
     if fetches and (runs := _RUNS_VALUE.search(text)):
         ledger.find("fetch-and-run", line + text.count("\n", 0, runs.start()), runs[0], "ask")
@@ -362,7 +378,9 @@ def _search_unparsed(text: str, folded: str, line: int, ledger: Ledger) -> None:
         number = line + joined.count("\n", 0, at)
         if place_class(path) in _OTHER_READS:
             ledger.can("read", path, number)
-            ledger.find("credential-access", number, path)
+            # A folder that is named, and of which nothing is read or written, may be a test.
+            looked_at = path.endswith(".ssh") and not _OPENS.search(text)
+            ledger.find("credential-access", number, path, "note" if looked_at else None)
             if sink:
                 ledger.find("secret-to-network", number, path, "ask")
         elif sink and place_class(path) in _SERVICE_READS and _takes_file(text):

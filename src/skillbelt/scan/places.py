@@ -104,6 +104,15 @@ def place_class(path: str) -> PlaceClass:
     return next((kind for kind, form in _FORMS if form.search(text)), "")
 
 
+def find_named_place(path: str) -> tuple[PlaceClass, str]:
+    """Return the class of a path and the part that says so."""
+    text = path[:_MAX_PATH].replace("\\", "/")
+    for kind, form in _FORMS:
+        if (match := form.search(text)) is not None:
+            return kind, match[0]
+    return "", ""
+
+
 def find_paths(text: str, most: int = 200) -> list[tuple[str, int]]:
     """Return the paths that a text names, with their places."""
     found: list[tuple[str, int]] = []

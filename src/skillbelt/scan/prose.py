@@ -21,8 +21,11 @@ from skillbelt.records import NamedTuple
 from skillbelt.scan.addresses import find_urls, host_in, is_known, words_of
 from skillbelt.scan.ledger import Ledger
 from skillbelt.scan.places import find_paths, is_env_file, place_class
+from skillbelt.scan.prose_elsewhere import ELSEWHERE_PATTERNS
 from skillbelt.scan.prose_languages import OTHER_LANGUAGES
+from skillbelt.scan.prose_more_languages import MORE_LANGUAGES
 from skillbelt.scan.prose_rules import PATTERNS, STEM, ProsePattern, lengthen
+from skillbelt.scan.prose_statements import STATEMENTS
 from skillbelt.scan.prose_tasks import TASK_PATTERNS
 from skillbelt.scan.values import KINDS, FindingKind
 from skillbelt.text import Lazy
@@ -40,7 +43,7 @@ _Plan = tuple[ProsePattern, int]
 
 # Just before a match: the text quotes or describes such words and gives no order.
 _ABOUT = Lazy(
-    r"(?:\be\.?g\.?\b|such as|for example|examples?\b|detect\w*|flags?\b"
+    r"(?:\be\.?g\b\.?|such as|for example|examples?\b|detect\w*|flags?\b"
     r"|look(?:ing)? for|watch (?:out )?for|scan(?:s|ning)? for|contain(?:s|ing)?"
     r"|attempts?|attacks?|injections?|patterns?|phrases?|red flags?|payloads?|test(?:s|ing)? "
     r"|never follow|refuse|malicious|suspicious|adversar\w*"
@@ -72,9 +75,12 @@ _CONFUSABLE = str.maketrans(
     "aeopcyxijsdhloaevptuikABEZHIKMNOPTYXABEKMHOPCTXIJSqwgi''\"\"----abcdefghijklmnopqrstuvwyz",
 )
 _USUAL_FORMS = (*zip("’‘“”‐‑–—", "''\"\"----", strict=True), ("…", "..."), ("\ufe0f", ""))
-_SPACED = Lazy(r"\b(?:\w[ .\-_*]){4,}\w\b")
+_SPACED = Lazy(r"\b(?:(?:\w[ .\-_*]){4,}\w|[^\W\d_]([ .\-*])(?:[^\W\d_]\1){2}[^\W\d_])\b")
 # A cheap test first: every text that has one matches it.
-_SPACED_HINT = Lazy(r"[ .\-_*]\w[ .\-_*]\w[ .\-_*]\w[ .\-_*]\w")
+_SPACED_HINT = Lazy(
+    r"[ .\-_*]\w[ .\-_*]\w[ .\-_*]\w[ .\-_*]\w"
+    r"|([ .\-*])[^\W\d_]\1[^\W\d_]\1[^\W\d_]\b(?<=\b[^\W\d_].[^\W\d_].[^\W\d_].[^\W\d_])"
+)
 _INVISIBLE = Lazy(
     "[\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u2064\ufeff\U000e0000-\U000e007f\ufe00-\ufe0f]"
 )
@@ -102,6 +108,8 @@ _BETWEEN_WORDS = bytes(
     for code in range(256)
 )
 _WORDS = Lazy(r"\w[\w'-]*")
+# "end-user" has "user", and "n'informez" has "informez".
+_PARTS_OF_WORD = Lazy(r"[^\W_]+")
 _REST_OF_WORD = Lazy(r"[^\s\"'`)<>]{0,200}")
 _ENTITY = Lazy(r"&#?\w")
 # All but plain letters and the signs that people write between words.
@@ -111,7 +119,7 @@ _ODD = Lazy(rf"[^\x00-\x7f{_USUAL_SIGNS}{_SELECTOR}]|(?<=\w){_SELECTOR}|{_SELECT
 _NOT_ODD = frozenset(_USUAL_SIGNS)
 _ASCII = bytes(range(128))
 _OTHER_SCRIPT = Lazy(
-    "[\u0400-\u052f\u0590-\u06ff\u0900-\u097f\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]"
+    "[\u0370-\u03ff]{4}|[\u0400-\u06ff\u0900-\u0dff\u0e00-\u0e7f\u10a0-\u10ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]"
 )
 
 
@@ -278,7 +286,7 @@ _KINDS_OF_BYTES = bytes(
     1 if chr(code) in " .-_*" else 2 if code > 127 or chr(code).isalnum() or code == 63 else 0
     for code in range(256)
 )
-_SPACED_BYTES = b"\1\2" * 4
+_SPACED_BYTES = b"\1\2" * 3
 # What `fold` removes, each with a sign without which there is none.
 _DISGUISES = (("&", _ENTITY), ("<", _TAG), ("*", _INSIDE), ("~~", _INSIDE), ("", _SPACED_HINT))
 
@@ -505,7 +513,7 @@ def _bits_of(word: str) -> int:
         parts = {word, *filter(None, word.split("_"))}
         return reduce(or_, map(_bits_of_part, parts))
     bits = _bits_of_part("@") if "@" in word else 0
-    for part in {*_WORDS.findall(word), *_WORDS.findall(word.replace("_", " "))}:
+    for part in {*_WORDS.findall(word), *_PARTS_OF_WORD.findall(word)}:
         bits |= _bits_of_part(part)
     return bits
 
@@ -534,7 +542,14 @@ def _choose_complete(complete: int) -> tuple[_Plan, ...]:
     return tuple([plan for plan, last in zip(_PLANS, _LASTS, strict=True) if complete & last])
 
 
-_ALL = (*PATTERNS, *TASK_PATTERNS, *OTHER_LANGUAGES)
+_ALL = (
+    *PATTERNS,
+    *TASK_PATTERNS,
+    *STATEMENTS,
+    *ELSEWHERE_PATTERNS,
+    *OTHER_LANGUAGES,
+    *MORE_LANGUAGES,
+)
 
 
 def _assign_bits() -> tuple[list[_Plan], dict[str, list[tuple[ProsePattern, int]]]]:
@@ -571,7 +586,8 @@ class _BeginningBits(dict[str, tuple[tuple[str, int], ...]]):
         for stem in accumulate(start):
             if stem in _STEMS:
                 for begin, bits in _lengthen_all(stem).items():
-                    if begin[:STEM] == start:
+                    # "key" begins "keys", too
+                    if start in (begin[:STEM], begin + start[len(begin) :][:1]):
                         found[begin] = found.get(begin, 0) | bits
         return self.setdefault(start, tuple(found.items()))
 
@@ -610,7 +626,7 @@ def _note(
     chosen = _weaken(one, match, folded, about=about)
     # Add the rest of an address at which the pattern ended.
     whole = match[0] + _REST_OF_WORD.match(folded, match.end())[0]  # type: ignore[index]
-    if one.rule in _BY_HOST and _has_own_hosts_only(whole, ledger):
+    if one.rule in _BY_HOST and one not in _STRICT and _has_own_hosts_only(whole, ledger):
         chosen = "note"
     if one.rule == "secret-to-network":
         chosen = max(chosen, _judge_sent_key(whole, ledger), key=KINDS.index)
@@ -625,6 +641,8 @@ def _note(
 
 
 # Rules that ask nothing about a host of the skill's own subject.
+# In data, a host that shares a word with the skill is still a host that steers.
+_STRICT = frozenset(ELSEWHERE_PATTERNS)
 _BY_HOST = ("send-instruction", "side-order", "follow-remote-text")
 
 

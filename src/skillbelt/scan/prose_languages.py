@@ -19,12 +19,13 @@ OTHER_LANGUAGES: tuple[ProsePattern, ...] = (
     pattern("hide-from-user", "ask", "nutz benu anwe user & nich niem kein ohne", r"""
         \b(?:sag\w*|informier\w*|erzähl\w*|verrat\w*|teile?)\b.{0,40}\b(?:nutzer|benutzer|anwender
         |user)\b.{0,30}\b(?:nicht|nichts|niemals|kein\w*)\b
+        (?! nur)
         |\b(?:dem|den) (?:nutzer|benutzer|anwender|user)\b.{0,40}\b(?:nichts?|niemals)\b.{0,30}\b
         (?:sagen|mitteilen|erwähnen|verraten|davon|informieren)
         |\bohne (?:dass |es )?(?:dem |den |der )?(?:nutzer|benutzer|anwender)\b.{0,40}\b(?:zu sagen
         |mitzuteilen|zu informieren|zu fragen|es merkt|davon erfährt)""", negatable=False),
-    pattern("send-instruction", "ask", "send schi lade über leit & schl pass zuga geha toke umge "
-    "kenn date inha", r"""
+    pattern("send-instruction", "ask", "lad send schi lade über leit & gehe schl pass zuga geha "
+    "toke umge kenn date inha", r"""
         \b(?:sende\w*|schick\w*|übertrag\w*|lade?|leite?)\b.{0,80}\b(?:schlüssel|passw[oö]rt\w*
         |zugangsdaten|geheimnis\w*|tokens?|umgebungsvariablen|kennw[oö]rt\w*|dateien|inhalte?)\b
         .{0,100}(?:https?://|\ban (?:einen |den |unseren )?(?:externen )?(?:server|dienst)|@)"""),
@@ -34,14 +35,14 @@ OTHER_LANGUAGES: tuple[ProsePattern, ...] = (
         \b(?:ignore[zr]?|oublie[zr]?|ne tiens pas compte|ne tenez pas compte)\b.{0,30}\b
         (?:instructions?|consignes?|directives?|règles)\b.{0,20}\b(?:précédentes?|antérieures?
         |ci-dessus|initiales?)"""),
-    pattern("hide-from-user", "ask", "util l'ut & ne n'en sans dis dite info cach "
-    "& dis dite info cach ment pas prév jama rien", r"""
+    pattern("hide-from-user", "ask", "util l'ut & parl révè ment n' ne n'en sans dis dite info "
+    "cach & parl révè aver dema dire dis dite info cach ment pas prév jama rien", r"""
         \bn['e] ?(?:\w+ ){0,2}?(?:dis|dites|informe[zr]?|mentionne[zr]?|révèle[zr]?|parle[zr]?)
         (?: \w+){0,3}? (?:pas|rien|jamais)\b.{0,40}\butilisateur
         |\bsans (?:en )?(?:informer|prévenir|avertir|le dire à|demander à)\b.{0,20}\butilisateur
         |\bcache[zr]?\b.{0,40}\bà l'utilisateur""", negatable=False),
-    pattern("send-instruction", "ask", "envo tran télé trans & clés mots mot secr jeto vari iden "
-    "fich cont", r"""
+    pattern("send-instruction", "ask", "envo tran télé trans & clé clés mots mot secr jeto vari "
+    "iden fich cont", r"""
         \b(?:envoie[zr]?|envoyer|envoyez|transmets|transmettez|téléverse[zr]?)\b.{0,80}\b(?:clés?
         |mots? de passe|secrets?|jetons?|variables d'environnement|identifiants|fichiers?|contenu)\b
         .{0,100}(?:https?://|\b(?:à|vers|au) (?:un |notre |le )?serveur|@)"""),
@@ -56,8 +57,8 @@ OTHER_LANGUAGES: tuple[ProsePattern, ...] = (
         |mencione|reveles?|revele|cuentes|conte|avises?|avise)\b.{0,40}\busu[aá]rio
         |\b(?:sin|sem) (?:informar|avisar|decir(?:le)?|dizer|preguntar(?:le)?|perguntar|notificar)
         \b.{0,20}\busu[aá]rio|\bocult\w+\b.{0,40}\b(?:al|do) usu[aá]rio""", negatable=False),
-    pattern("send-instruction", "ask", "enví envi mand sube suba tran & clav cont secr toke cred "
-    "chav senh vari arch arqu", r"""
+    pattern("send-instruction", "ask", "enví envi mand sube suba tran & segr clav cont secr toke "
+    "cred chav senh vari arch arqu", r"""
         \b(?:env[ií]a\w*|envie|manda\w*|mande|sub[ea]|transmit[ea])\b.{0,80}\b(?:claves?
         |contraseñas?|secretos?|tokens?|credenciales|credenciais|chaves?|senhas?|segredos
         |variables de entorno|variáveis de ambiente|archivos|arquivos)\b.{0,100}(?:https?://
@@ -68,8 +69,8 @@ OTHER_LANGUAGES: tuple[ProsePattern, ...] = (
         \b(?:ignora(?:re|te)?|dimentica(?:re|te)?|tralascia(?:re|te)?)\b.{0,30}\b(?:istruzioni
         |indicazioni|direttive|regole)\b.{0,20}\b(?:precedenti|anteriori|di sopra|originali
         |iniziali)"""),
-    pattern("hide-from-user", "ask", "uten all'u dell' & non senz nasc & dire dirl info nasc avvi "
-    "menz rive dici", r"""
+    pattern("hide-from-user", "ask", "uten all'u dell' & non senz nasc & chie dire dirl info nasc "
+    "avvi menz rive dici", r"""
         \bnon (?:\w+ ){0,2}?(?:dire|dirlo|informare|menzionare|rivelare|avvisare|dici)\b.{0,40}\b
         utent[ei]|\bsenza (?:informare|avvisare|dirlo|dire|chiedere)\b.{0,20}\butent[ei]
         |\bnascond\w+\b.{0,40}\butent[ei]""", negatable=False),
@@ -80,11 +81,11 @@ OTHER_LANGUAGES: tuple[ProsePattern, ...] = (
         |\b(?:a|al|verso) (?:un |il |nostro )*server|@)"""),
     # Dutch and Swedish
     pattern("override-instructions", "block", "nege verg igno bort & eerd vori voor bove tidi "
-    "före & inst opdr rege", r"""
+    "före & regl inst opdr rege", r"""
         \b(?:negeer|vergeet|ignorera|bortse från)\b.{0,40}\b(?:eerdere|vorige|voorgaande
         |bovenstaande|tidigare|föregående)\b.{0,20}\b(?:instructies|opdrachten|regels
         |instruktioner|regler)"""),
-    pattern("hide-from-user", "ask", "gebr anvä & zond zegg vert niet utan inte", r"""
+    pattern("hide-from-user", "ask", "gebr anvä & nie zeg zond zegg vert niet utan inte", r"""
         \bzonder\b.{0,30}\bgebruiker\b.{0,20}\b(?:vertellen|zeggen|vragen|informeren)
         |\b(?:vertel|zeg)\b.{0,30}\bgebruiker\b.{0,20}\bniet?s?\b
         |\butan att (?:berätta|informera|fråga|säga)\b.{0,30}\banvändaren
@@ -102,11 +103,12 @@ OTHER_LANGUAGES: tuple[ProsePattern, ...] = (
     "dikk", r"""
         \b(?:önceki|yukarıdaki)\b.{0,20}\b(?:talimat\w*|yönerge\w*|komut\w*|kural\w*)\b.{0,20}
         \b(?:yok say|unut|görmezden gel|dikkate alma)"""),
-    pattern("hide-from-user", "ask", "kull & söyl bild habe", r"""
+    pattern("hide-from-user", "ask", "kull & bell söyl bild habe", r"""
         \bkullanıcıya\b.{0,30}\b(?:söyleme|bildirme|belli etme)\b
         |\bkullanıcının haberi olmadan""", negatable=False),
     # Indonesian and Vietnamese
-    pattern("override-instructions", "block", "abai lupa & inst peri atur & sebe tera", r"""
+    pattern("override-instructions", "block",
+    "abai lupa & inst peri atur & terd atas sebe tera", r"""
         \b(?:abaikan|lupakan)\b.{0,30}\b(?:instruksi|perintah|aturan)\b.{0,20}\b(?:sebelumnya
         |di atas|terdahulu)"""),
     pattern("hide-from-user", "ask", "peng & tanp jang & memb beri kata", r"""

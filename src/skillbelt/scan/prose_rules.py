@@ -143,13 +143,15 @@ _AWAY = (
     r"|monitoring|c2|intranet|central)(?: \w+)? ?(?:server|endpoint|service|host|url|api|webhook"
     r"|address|system|collector)?|\bwebhook|(?<![\w.+-])[\w.+-]++@(?!example)[\w-]+\.[a-z]{2,})"
 )
+# Behind "the password is": what a message of an error says.
+_WRONG = r"(?! (?:incorrect|wrong|invalid|missing|not|empty)\b)"
 _ORDERS = (
     r"(?:instructions?|prompts?|guidelines?|directives?|constraints|restrictions"
     r"|policies|guardrails|safeguards|safety (?:rules|checks|measures)|training)"
 )
 _SEND_STEMS = (
     "send uploa post forwa transm exfil submi sync relay beacon deliv leak back disp "
-    "mirro repli stre ship email e-ma mail bcc cc copy repor"
+    "mirro repli stre ship email e-ma mail bcc cc copy repor sent"
 )
 _SECRET_STEMS = (
     "cred key keys api token passw passp secre env envi ssh priva walle seed recov "
@@ -214,7 +216,7 @@ _AWAY_PARTS = (
 _SEND_KEY_STEMS = (
     "send uploa post trans exfil submi forwa email e-ma mail push relay deliv repor share sync "
     "ship beaco leak copy back mirro scp put inclu add attac appen embed paste pass inser place "
-    "set use reque call"
+    "set use reque call sent copi"
 )
 _KEY_STEMS = (
     "ssh id_r id_d id_e aws netr npmr pypi pgpa git- gnup vaul kube dock conf azur carg clau code "
@@ -261,9 +263,9 @@ PATTERNS = (
         [ ](?:any|a|an|requests?|the user|user|anything|to (?:answer|help|comply))\b"""),
     # Kept from the user
     pattern("hide-from-user", "ask", "user human oper cust deve anyo owne pers peop them him her "
-    "admi know ment disc reve repo ackn log & with rathe inst do don' dont never must shou no avoi "
-    "hide conc keep need not & tell info noti aler ment lett disc know show both warn reve repo "
-    "ackn log hide conc keep be find",
+    "admi know ment disc reve repo ackn log & with rathe inst do don' dont never must shou no "
+    "avoi hide conc keep need not & see hear let tell info noti aler ment lett disc know show both "
+    "warn reve repo ackn log hide conc keep be find",
     rf"""
         \b(?:without) (?:\w+ ){{0,2}}?(?:telling|informing|notifying
         |alerting|mentioning (?:it|this|that) to|letting|disclosing (?:\w+ ){{0,3}}to
@@ -272,7 +274,7 @@ PATTERNS = (
         |inform|notify|alert|warn|telling|informing|notifying|alerting) {_USER}(?: (?:about|of
         |that|what|when|why|anything)\b| ?[.,;:!)]| ?$|\n| (?:and|or|but)\b)
         |\b(?:do not|don't|dont|never|must not|should not|avoid) (?:\w+ ){{0,2}}?(?:mention
-        |mentioning|disclose|disclosing|reveal|revealing|report|acknowledge|discuss|log)
+        |mentioning|disclose|disclosing|reveal|revealing|report|acknowledge|discuss|log(?! it\b))
         [ ](?:this|that|it(?! as\b)|these|any of this|the (?:\w+ )?(?:step|upload|transfer|backup
         |sync|action|operation|telemetry|modification|data collection|instruction)|you(?:r| used
         | did| have| ran|'ve))\b
@@ -285,14 +287,16 @@ PATTERNS = (
         |\b{_USER} (?:does not|doesn't|do not|don't) need to (?:know|see|hear|be (?:told))
         [ ](?:about|of|this|that|it)\b"""
     , negatable=False),
-    pattern("hide-from-user", "ask", "sile quie secr cove disc invi stea unno surr & send uplo "
-    "post copy tran coll exfi forw appe reco gath harv modi inje capt dele exec inst run add", r"""
+    pattern("hide-from-user", "ask", "back noti trac outp sile quie secr cove disc invi stea unno "
+    "surr & send uplo post copy tran coll exfi forw appe reco gath harv modi inje capt dele exec "
+    "inst run add", r"""
         (?:^|\n|[,:;] |\b(?:and|then|must|should|always|also|please) )(?:silently|quietly|secretly
         |covertly|discreetly|invisibly|stealthily|surreptitiously)\b (?:\w+ ){0,1}?(?:send|upload
         |post|copy|transmit|collect|exfiltrate|forward|append|record|gather|harvest|modify|inject
         |capture|delete|execute|install|run|add)\b
         |(?:^|\n|\b(?:and|then|must|should|always) )(?:send|upload|post|copy|transmit|collect
-        |forward|harvest|capture|execute|run|install)\b.{0,60}\b(?:silently|secretly|covertly
+        |forward|harvest|capture|install|(?:execute|run)\b[^\n]{0,50}(?:\.(?:sh|py|js|ts|ps1)\b|://
+        |script|install|backup|sync|upload|payload))\b.{0,60}\b(?:silently|secretly|covertly
         |discreetly|stealthily|in the background without|without (?:any )?(?:visible )?(?:notice
         |trace|output))(?= ?[.,;!)]| ?$|\n| and\b)"""),
     # Without consent
@@ -301,8 +305,8 @@ PATTERNS = (
         |sign|share)\b(?! \w+ never)[^.\n]{0,60}
         (?<!never )(?<!not )\bwithout (?:\w+ ){0,2}?(?:asking|confirming|confirmation|verification
         |verifying|permission|approval|consent|prompting|review)"""),
-    pattern("skip-asking", "ask", "auto alwa bypa skip circ disa supp user huma & appr perm conf "
-    "cons acce gran allo secu agre auth give", r"""
+    pattern("skip-asking", "ask", "auto alwa bypa skip circ disa supp user huma & auto appr perm "
+    "conf cons acce gran allo secu agre auth give", r"""
         \b(?:auto-?approve|automatically (?:approve|accept|grant|allow)|always (?:approve|accept
         |grant|allow)) (?:\w+ ){0,3}?(?:tool|permission|request|command|action|prompt|transaction)
         |\b(?:bypass|circumvent|disable|suppress) (?:\w+ ){0,3}?(?:permission|confirmation
@@ -328,9 +332,8 @@ PATTERNS = (
     pattern("follow-remote-text", "ask", "http & foll exec run obey comp act carr", r"""
         \b(?:follow|execute|run|obey|comply with|act on|carry out)\b.{0,40}\b(?:instructions?|steps
         |commands?|directives?|prompt)\b.{0,60}\b(?:at|from|in|on|hosted)\b.{0,40}https?://"""),
-    pattern("follow-remote-text", "ask", "http & wins win take prev over supe auth bind & edit "
-    "vers "
-    "guid inst rule file onli snap copy", r"""
+    pattern("follow-remote-text", "ask", "http & wins win take prev over supe auth bind "
+    "& edit vers guid inst rule file onli snap copy", r"""
         \b(?:edition|version|guide|guidance|instructions?|rules)\b[^\n]{0,60}https?://\S++
         [\s\S]{0,160}?\b(?:the one online|the online (?:one|version|edition)|the (?:remote|web)
         [ ](?:one|version|page)|that (?:page|one|version)|it) (?:always )?(?:wins
@@ -357,9 +360,9 @@ PATTERNS = (
         \blocal (?:file|note|policy|manifest) [`"']?/(?:root|app|home|workspace|opt|srv|var|tmp
         |mnt|data)/
         [\w./-]{3,120}[`"']? (?:defines|governs|specifies|determines|controls)\b"""),
-    pattern("follow-remote-text", "ask", "foll trea exec obey hono act carr appl & any all ever "
-    "embe foun & inst dire comm & docu page mess emai mail text meta file cont issu comm imag "
-    "resu data", r"""
+    pattern("follow-remote-text", "ask", "foll trea exec obey hono act carr appl & incl any all "
+    "ever embe foun & requ inst dire comm & docu page mess emai mail text meta file cont issu "
+    "comm imag resu data", r"""
         \b(?:follow|treat|execute|obey|honou?r|act on|carry out|apply)\b
         (?:(?!\b(?:overrid|ignor|not\b|never|reject|refus))[^\n]){0,90}\b(?:any|all|every|including)
         (?: \w+){0,2}? (?:instructions?|directives?|commands?|requests?)\b[^\n]{0,30}\b(?:found
@@ -402,15 +405,15 @@ PATTERNS = (
         \b(?:check|search|look through|scan|inspect|list|read)\b (?:your|the user's|their)
         [ ](?:environment(?: variables?)?|config(?:uration)? files?)\b[^\n]{0,30}\bfor (?:any |all )
         (?:api )?(?:keys|tokens|secrets|credentials|passwords)\b"""),
-    pattern("ask-for-secret", "ask", "ente give type prov & priv seed reco mnem & key phra mnem",
+    pattern("ask-for-secret", "ask", "past ente give type prov & priv seed reco mnem & key phra "
+    "mnem",
     r"""
         \b(?:enter|give|type|provide|paste) (?:in )?(?:their|your|the user's|the|his|her) (?:wallet
         |own|\w+'s)? ?(?:private key|seed phrase|recovery phrase|mnemonic)\b(?! (?:file|path|in a))
         [^\n]{0,60}\b(?:to (?:confirm|verify|activate|unlock|continue|claim|restore)|when prompted
         |here|below)\b"""),
-    pattern("ask-for-secret", "ask", "env & valu & quot incl past copy put ment list repe & "
-    "comm body "
-    "summ note mess answ repo outp", r"""
+    pattern("ask-for-secret", "ask", "env & valu & quot incl past copy put ment list "
+    "repe & comm body summ note mess answ repo outp", r"""
         \.env\b[^\n]{0,60}\bvalues?\b[^\n]{0,60}\b(?:quote|include|paste|copy|put|mention|list
         |repeat)\b[^\n]{0,40}\b(?:commit|body|summary|notes?|message|answer|report|output)\b"""),
     # A key that is sent away; `prose` judges by its path or name and by the host
@@ -426,6 +429,11 @@ PATTERNS = (
         |{_KEY}[^\n]{{0,60}}?\b(?:must|should|shall|has to|have to|needs? to|is to|are to) (?:\w+ )?
         be (?:sent|uploaded|posted|forwarded|transmitted|submitted|mailed|copied)\b
         [^\n]{{0,60}}?{_TO_ADDRESS}""", parts=f"{_KEY_PARTS} & {_ADDRESS_PARTS}"),
+    # A key in a call of an address, as every guide says it; the key's service tells them apart
+    pattern("secret-to-network", "ask",
+    f"call requ send post ping query hit & with usin & {_KEY_STEMS} & {_ADDRESS_STEMS}", rf"""
+        \b(?:call|request|send|post|ping|query|hit)\b[^\n]{{0,60}}?{_ADDRESS}[^\n]{{0,60}}?
+        \b(?:with|using) (?:[\w'-]+ ){{0,4}}?[`"'$]?{_KEY}"""),
     # The same in two steps, of which the second one says "it"
     pattern("secret-to-network", "block", f"read open load take cat coll gath get fetc copy find "
     f"pack zip tar enco grab look & {_SEND_KEY_STEMS} & {_KEY_STEMS} & {_ADDRESS_STEMS}", rf"""
@@ -435,9 +443,8 @@ PATTERNS = (
         |the (?:result|contents?|output|file|value|archive|text|lines?)s?)\b[^\n]{{0,60}}?
         {_TO_ADDRESS}""", parts=f"{_KEY_PARTS} & {_ADDRESS_PARTS}"),
     # Data to elsewhere
-    pattern("send-instruction", "ask", "outp env envi prin sett conf hist sour & mail emai e-ma "
-    "send "
-    "forw uplo post subm atta & @ http", r"""
+    pattern("send-instruction", "ask", "outp env envi prin sett conf hist sour & mail "
+    "emai e-ma send forw uplo post subm atta & @ http", r"""
         \b(?:output of (?:env|printenv|set|history|ps)|environment|(?:project|user|machine)'?s?
         [ ](?:settings|config\w*|source\w*|history))\b[^\n]{0,100}\b(?:mail|e-?mail|send|forward
         |upload|post|submit) (?:it|them|this|that|both|all|the \w+)? ?(?:\w+ ){0,2}?to
@@ -464,12 +471,13 @@ PATTERNS = (
         |workspace|requests?|prompts?|quer(?:y|ies)|logs?)\b.{{0,80}}\b(?:to|at|with|via|on)\b
         .{{0,40}}https?://"""),
     pattern("send-instruction", "ask", "send uplo post forw tran subm sync back emai make save "
-    "copy ship repo & serv coll endp webh syst stor", rf"""
+    "copy ship repo & serv coll endp webh syst stor logg anal intr", rf"""
         {_ORDER}(?:send|upload|forward|transmit|submit|sync|back(?:ed)? ?up|copy|ship|report
         |make a (?:backup|copy)|save a copy)\b.{{0,100}}?\b(?:to|with|on) (?:our|the company'?s?|my)
         [ ](?:\w+ ){{0,3}}?(?:server|collector|endpoint|webhook|backup (?:system|service|storage)
-        |logging (?:service|system)|analytics|cloud storage|intranet)\b
-        |\bto (?:our|an?|the) (?:\w+ )?(?:analytics|telemetry|collect(?:ion|or)|intranet
+        |logging (?:service|system)|analytics|cloud storage|intranet)\b"""),
+    pattern("send-instruction", "ask", "anal tele coll intr exfi & serv endp", r"""
+        \bto (?:our|an?|the) (?:\w+ )?(?:analytics|telemetry|collect(?:ion|or)|intranet
         |exfiltration) (?:server|endpoint|service)\b"""),
     # One more act with every task
     pattern("side-order", "ask", "afte befo upon foll when once ever each any all alwa & uplo send "
@@ -482,8 +490,9 @@ PATTERNS = (
         |forward|transmit|sync|back(?:ed)? ?up|make a (?:backup|copy)|submit|share|mirror)\b
         [^\n]{0,120}?\b(?:server|endpoint|cloud|collector|remote|external|analytics|backup|webhook
         |https?:|account)"""),
-    pattern("side-order", "ask", "alwa ever each all any & appe inse add incl weav end & phra sent "
-    "stat slog mess clai tagl sign adve wate link note", r"""
+    pattern("side-order", "ask", "leas alwa ever each all any & cont carr ment begi appe inse add "
+    "incl weav end & text cont carr ment begi incl with phra sent stat slog mess clai tagl sign "
+    "adve wate link note", r"""
         \b(?:append|insert|add|include|weave|end)\b[^.\n]{0,40}\b(?:phrase|sentence|statement|slogan
         |claim|tagline|advert\w*|watermark|following (?:text|message|note|link))\b[^\n]{0,140}\b
         (?:at least one|every|each|all|any) (?:\w+ )?(?:paragraph|document|response|repl(?:y|ies)
@@ -493,7 +502,7 @@ PATTERNS = (
         |include|end with|mention|carry|begin with)\b[^.\n]{0,30}(?:\b(?:phrase|slogan|claim|link
         |advert\w*|promo\w*)\b|["'])"""),
     pattern("side-order", "ask", "loca ip gps host mac user clip & incl atta appe add embe coll "
-    "reco send & alwa ever each all any meta foot", r"""
+    "reco send & sign alwa ever each all any meta foot", r"""
         \b(?:include|attach|append|add|embed|collect|record)\b[^.\n]{0,60}\b(?:location data
         |location|ip address|gps|host ?name|mac address|clipboard)\b[^.\n]{0,100}\b(?:every|each
         |(?<!at )all|any|always|metadata|footer|signature)\b
@@ -529,7 +538,8 @@ PATTERNS = (
         |when) (?:safety|security)"""),
     pattern("guard-off", "ask", "disa skip bypa igno supp turn omit do don' not remo & secu safe "
     "vuln sql ssl tls cert auth sand anti fire malw sign inte mfa 2fa inpu sani", r"""
-        (?:^|\n|[,:;] |\b(?:and|then|to|must|should|always|also|please|you|sure) )(?:disable|skip
+        (?:^|\n|[,:;] |\b(?:and|then|to|must|should|always|also|please|you|sure) )
+        (?<!whether to )(?<!true to )(?<!optional: )(?<!optionally, )(?:disable|skip
         |bypass|ignore|suppress|turn off|omit|remove|(?:do not|don't|not) (?:run|perform|write
         |include|check|test|report|flag|raise))\b (?:[\w-]+ ){0,5}?(?:security|safety
         |vulnerabilit(?:y|ies)|sql[- ]injections?|ssl|tls|certificate|authentication|authorization
@@ -540,8 +550,8 @@ PATTERNS = (
     pattern("ask-for-secret", "ask", f"incl echo repe prin outp disp embe weav hard past list ment "
     f"& {_SECRET_STEMS} & verb resp repl summ comm mess answ", rf"""
         \b(?:include|echo|repeat|print|output|display|embed|weave|hard-?code|paste|list|mention
-        |echoing)\w*\b.{{0,80}}(?<!\w){SECRETS}\b.{{0,80}}\b(?:verbatim|in (?:the|your|every|each
-        |all
+        |echoing)\w*\b(?! tokens? ).{{0,80}}(?<!\w){SECRETS}\b.{{0,80}}\b(?:verbatim
+        |in (?:the|your|every|each|all
         |any) (?:\w+ )?(?:response|reply|summary|commit|message|comment|answer))"""),
     pattern("ask-for-secret", "ask", f"prin log echo dump writ expo comm & {_SECRET_STEMS} & log "
     "log- logs cons stdo outp read repo chat publ", rf"""
@@ -555,7 +565,7 @@ PATTERNS = (
         |credit card number|social security)
         |\bneed the user's.{{0,20}}{SECRETS}"""),
     pattern("ask-for-secret", "ask", "read cat sear find coll gath harv extr loca scan dump stea "
-    "enum capt look & ssh aws priv pass api sess brow wall cred id_r keych", r"""
+    "enum capt look & id_e ssh aws priv pass api sess brow wall cred id_r keych", r"""
         (?:^|\n|[,:;(] ?|\b(?:and|then|to|must|should|always|also|please|will|you|first) )(?:read
         |cat|search for|find|collect|gather|harvest|extract|locate|scan for|dump|steal|enumerate
         |capture|look for)\b (?:[\w.,/~'-]+ ){0,6}?(?:the |any |all )?(?:user'?s? |host'?s?[ ]
@@ -573,14 +583,14 @@ PATTERNS = (
         parts="< [ override notice directive"),
     # Programs for the user
     pattern("prerequisite-download", "block", "pass pwd & zip .zip rar .rar 7z .7z extr unzi unpa "
-    "deco arch", r"""
-        \.(?:zip|rar|7z)\b[\s\S]{0,250}\b(?:password|passcode|pwd|with the pass) ?(?:is\b
-        |[:=`"'(])[ :=`"'(]{0,3}\w{3,}
-        |\b(?:extract|unzip|unpack|decompress)\b[\s\S]{0,80}\b(?:password|passcode|pwd
-        |with the pass) ?(?:is\b|[:=`"'(])[ :=`"'(]{0,3}\w{3,}
-        |\b(?:archive)\b.{0,80}\b(?:password|passcode|pwd) ?(?:is\b|[:=])\W{0,4}\w{3,}
-        |\b(?:password|passcode|pwd|with the pass) ?(?:is\b|[:=`"'(])
-        [ :=`"'(]{0,3}\w{3,}.{0,80}\b(?:extract|unzip|unpack)\b"""),
+    "deco arch", rf"""
+        \.(?:zip|rar|7z)\b[\s\S]{{0,250}}\b(?:password|passcode|pwd|with the pass) ?(?:is\b{_WRONG}
+        |[:=`"'(])[ :=`"'(]{{0,3}}\w{{3,}}
+        |\b(?:extract|unzip|unpack|decompress)\b[\s\S]{{0,80}}\b(?:password|passcode|pwd
+        |with the pass) ?(?:is\b{_WRONG}|[:=`"'(])[ :=`"'(]{{0,3}}\w{{3,}}
+        |\b(?:archive)\b.{{0,80}}\b(?:password|passcode|pwd) ?(?:is\b{_WRONG}|[:=])\W{{0,4}}\w{{3,}}
+        |\b(?:password|passcode|pwd|with the pass) ?(?:is\b{_WRONG}|[:=`"'(])
+        [ :=`"'(]{{0,3}}\w{{3,}}.{{0,80}}\b(?:extract|unzip|unpack)\b"""),
     pattern("prerequisite-download", "ask", "down inst get grab & befo firs prer requ must othe "
     "will won' impo", r"""
         \b(?:download|install|grab)\b[^\n]{0,160}(?:\.(?:exe|msi|dmg|pkg|scr|bat|cmd|appimage
@@ -593,8 +603,8 @@ PATTERNS = (
         |double-?click)""",
         parts=".exe .msi .dmg .pkg .scr .bat .cmd .appimage .apk .jar .zip .rar .7z releases/"),
     # A made-up program, from a host that says nothing of who is behind it
-    pattern("prerequisite-download", "ask", "http & down inst get grab visi & requ must need befo "
-    "firs prer nece", rf"""
+    pattern("prerequisite-download", "ask", "http & down inst get grab visi & work inst requ must "
+    "need befo firs prer nece", rf"""
         \b(?:must be installed|to be installed|is (?:required|needed|necessary)|requires?
         |prerequisites?|must (?:first )?install|before (?:using|you|proceeding|running)|first
         )\b[\s\S]{{0,200}}?\b(?:download|install|get|grab|visit)\w*\b[^\n]{{0,120}}?
@@ -632,8 +642,7 @@ PATTERNS = (
         \b(?:transfer|send|pay|withdraw|deposit|sweep)\b.{0,100}\b(?:btc|eth|sol|usdc|usdt|bitcoin
         |ethereum|funds|tokens?|balance)\b.{0,120}(?:\b0x[0-9a-f]{8,}|\bbc1[0-9a-z]{10,}
         |\b[13][1-9a-km-z]{25,34}\b)"""),
-    pattern("harmful-order", "ask", "auto each ever per & char dedu bill with & call use usd usdt "
-    "usdc requ run eth btc invo", r"""
+    pattern("harmful-order", "ask", "sile auto each ever per & char dedu bill with", r"""
         \b(?:automatically|silently|every (?:call|use|run|request)|each (?:call|use|run|request))\b
         [^.\n]{0,40}\b(?:charge[sd]?|deduct(?:s|ed)?|bill(?:s|ed)|withdraw(?:s|n)?)\b[^.\n]{0,60}
         (?:\b(?:usdt|usdc|usd|eth|btc|per call|wallet|balance)\b|\$)"""),

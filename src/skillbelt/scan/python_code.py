@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import lru_cache
 from posixpath import dirname, join
 from typing import TYPE_CHECKING
@@ -18,19 +18,33 @@ from typing import TYPE_CHECKING
 from skillbelt.format.python_source import MAX_SOURCE_BYTES, parse_python
 from skillbelt.late import Late
 from skillbelt.scan.calls import TracedCall, judge_call
-from skillbelt.scan.ledger import HOLE, UNKNOWN, Ledger, Traced, merge
+from skillbelt.scan.ledger import HOLE, OPAQUE, SPELLED, UNKNOWN, Ledger, Traced, merge
+from skillbelt.scan.made_texts import (
+    find_visibility,
+    judge_made_text,
+    may_put_together,
+    says_nothing,
+)
 from skillbelt.scan.package_names import judge_package
 from skillbelt.text import Lazy
 
 if TYPE_CHECKING:
     import textwrap
+
+    from skillbelt.scan import evaluator
 else:
     textwrap = Late("textwrap")  # cost: 1 ms, only for code that is indented
+    evaluator = Late("skillbelt.scan.evaluator")  # cost: 15 ms, only for code that decodes
 
 _MAX_DEPTH = 60
 _MAX_ROUNDS = 12
 _MAX_TEXT = 64 * 2**10
 _PROMPT = Lazy(r"(?m)^(?:>>> |\.\.\. |In \[\d+\]: )")
+# What makes a text of numbers.
+_SPELLING = frozenset(
+    ("chr", "bytes", "bytearray", "decode", "join", "tobytes", "decrypt", "decompress")
+)
+_MIN_OPAQUE = 40
 _STRING_METHODS = frozenset(
     (
         "strip",
@@ -54,13 +68,28 @@ def read_python(text: str, line: int, ledger: Ledger) -> bool:
     tree = _parse(plain)
     if tree is None:
         return False
-    reader = PythonReader(ledger, line)
+    source = plain
+    made = _evaluate(tree, plain, ledger) if may_put_together(plain) else None
+    reader = PythonReader(ledger, line, source)
+    if made is not None:
+        reader.known, reader.varied = made.known, made.varied
+        reader.source = source = "\n".join((plain, *made.imported))
     try:
         reader.declare(tree.body)
         reader.run(tree.body, 0)
     except RecursionError:
         ledger.miss("Python that is nested too deep")
+    for one in made.texts() if made is not None else ():
+        judge_made_text(one.text, source, line + one.line - 1, ledger, spelled=one.spelled)
     return True
+
+
+def _evaluate(tree: ast.Module, source: str, ledger: Ledger) -> evaluator.Evaluation:
+    """Return what a source makes of its constants, within the steps that are left."""
+    machine = ledger.evaluator
+    if not isinstance(machine, evaluator.Evaluator):
+        machine = ledger.evaluator = evaluator.Evaluator(lambda path: ledger.read_sibling(path))
+    return machine.evaluate(tree, source)
 
 
 def _parse(text: str) -> ast.Module | None:
@@ -94,8 +123,12 @@ _POWER_NAMES = frozenset(
 class PythonReader:
     """Follows the values of one source."""
 
-    def __init__(self, ledger: Ledger, line: int) -> None:
-        self.ledger, self.first = ledger, line
+    def __init__(self, ledger: Ledger, line: int, source: str) -> None:
+        self.ledger, self.first, self.source = ledger, line, source
+        # The texts of expressions, as far as an evaluation made them.
+        self.known: Mapping[ast.AST, str] = {}
+        self.varied: Set[ast.AST] = frozenset()
+        self._marks: dict[str, frozenset[str]] = {}
         self.names: dict[str, Traced] = {}
         # The attributes of all objects by their names; they outlive a function.
         self.fields: dict[str, Traced] = {}
@@ -193,7 +226,9 @@ class PythonReader:
         value = self.value(node.value, depth) if node.value is not None else UNKNOWN
         if isinstance(node, ast.AugAssign):
             before = self.value(node.target, depth)
-            value = _add(before, value)
+            made = _add(before, value)
+            value = self._as_made(made._replace(text=None), node) if node in self.known else made
+            value = made if value.text is None else value
         self._assign(node.target, value)
 
     def _assign(self, target: ast.expr, value: Traced) -> None:
@@ -298,6 +333,8 @@ class PythonReader:
         method = _EXPRESSIONS.get(type(node))
         if method is not None:
             made: Traced = method(self, node, depth + 1)
+            if node in self.known:
+                made = self._as_made(made, node)
             if made.text in _POWER_NAMES and isinstance(node, _COMPOSED):
                 self._judge_name(made.text or "", node)
             return made
@@ -306,6 +343,19 @@ class PythonReader:
         ]
         labels = merge(parts)
         return Traced(labels=labels) if labels else UNKNOWN
+
+    def _as_made(self, value: Traced, node: ast.AST) -> Traced:
+        """Return a value with the text that the evaluation made of it."""
+        text = self.known[node]
+        if not text or HOLE in text or text == value.text:
+            return value
+        if node in self.varied and HOLE not in (value.text or HOLE):
+            return value  # one of several, of which the reader knows which
+        mark = self._marks.get(text)
+        if mark is None:
+            hidden = find_visibility(text, self.source) == "hidden"
+            mark = self._marks[text] = frozenset(("decoded",)) if hidden else frozenset()
+        return Traced(text=text, labels=value.labels | mark)
 
     def _judge_name(self, name: str, node: ast.expr) -> None:
         """Note the name of a function with power that is put together or decoded."""
@@ -320,9 +370,10 @@ class PythonReader:
         if isinstance(value, str):
             if "://" in value:
                 self.ledger.names_url(value, self.line(node))
-            return Traced(text=value[:_MAX_TEXT])
+            return Traced(text=value[:_MAX_TEXT], labels=_label_text(value))
         if isinstance(value, bytes):
-            return Traced(text=value[:_MAX_TEXT].decode("latin-1"))
+            text = value[:_MAX_TEXT].decode("latin-1")
+            return Traced(text=text, labels=_label_text(text))
         if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**12:
             return Traced(text=str(value))
         return UNKNOWN
@@ -343,7 +394,7 @@ class PythonReader:
 
     def _sequence(self, node: ast.List | ast.Tuple | ast.Set, depth: int) -> Traced:
         items = tuple(self.value(one, depth) for one in node.elts[:500])
-        return Traced(labels=merge(items), items=items)
+        return Traced(labels=merge(items) | _label_numbers(node.elts), items=items)
 
     def _dict(self, node: ast.Dict, depth: int) -> Traced:
         values = [self.value(one, depth) for one in node.values]
@@ -366,7 +417,7 @@ class PythonReader:
     def _binary(self, node: ast.BinOp, depth: int) -> Traced:
         left, right = self.value(node.left, depth), self.value(node.right, depth)
         if isinstance(node.op, ast.Add):
-            return _add_numbers(node, left, right) or _add(left, right)
+            return _add(left, right)
         if isinstance(node.op, ast.Mult) and left.text is not None and _number(node.right) == 1:
             return left
         if isinstance(node.op, ast.Div) and left.text is not None:
@@ -377,8 +428,6 @@ class PythonReader:
         if isinstance(node.op, ast.Mod) and left.text is not None:
             parts = right.items if right.items is not None else (right,)
             return Traced(text=_percent(left.text, parts), labels=left.labels | right.labels)
-        if isinstance(node.op, ast.BitXor):
-            return Traced(labels=left.labels | right.labels | {"mixed"})
         return Traced(labels=left.labels | right.labels)
 
     def _subscript(self, node: ast.Subscript, depth: int) -> Traced:
@@ -435,23 +484,7 @@ class PythonReader:
             parts = [self.value(node.key, depth), self.value(node.value, depth)]
             return Traced(labels=merge(parts))
         element = self.value(node.elt, depth)  # type: ignore[attr-defined]
-        return Traced(labels=element.labels, items=self._mapped(node, source, depth))
-
-    def _mapped(self, node: ast.expr, source: Traced, depth: int) -> tuple[Traced, ...] | None:
-        """Return the items of a comprehension over a known list, `chr(c) for c in [...]`."""
-        generators: list[ast.comprehension] = getattr(node, "generators", [])
-        if len(generators) != 1 or generators[0].ifs:
-            return None
-        known = source.items
-        if known is None and source.text is not None:
-            known = tuple(Traced(text=one) for one in source.text[:2_000])
-        if known is None or len(known) > 2_000:
-            return None
-        made = []
-        for one in known:
-            self._assign(generators[0].target, one._replace(labels=one.labels | source.labels))
-            made.append(self.value(node.elt, depth))  # type: ignore[attr-defined]
-        return tuple(made)
+        return Traced(labels=element.labels)
 
     def _judge_filter(self, test: ast.expr, depth: int) -> None:
         value = self.value(test, depth)
@@ -487,9 +520,23 @@ class PythonReader:
             function = self.value(node.func, depth)
         positional = [self.value(_unstar(one), depth) for one in node.args]
         named = {one.arg or "**": self.value(one.value, depth) for one in node.keywords}
-        folded = self._fold(function.name, owner, positional, node)
-        if folded is not None:
-            return folded
+        made = self._fold(function.name, owner, positional, node)
+        if made is None:
+            made = self._judge(function, owner, positional, named, node, depth)
+        if OPAQUE in made.labels and function.name.rpartition(".")[2] in _SPELLING:
+            made = made._replace(labels=made.labels | {SPELLED})
+        return made
+
+    def _judge(
+        self,
+        function: Traced,
+        owner: Traced,
+        positional: Sequence[Traced],
+        named: dict[str, Traced],
+        node: ast.Call,
+        depth: int,
+    ) -> Traced:
+        """Follow a function of the source, or note what another one does."""
         local = function.name.rpartition(".")[2]
         if local in self.functions and function.name.count(".") < 2:
             return self._local(local, positional, named, depth)
@@ -560,13 +607,6 @@ def _children(node: ast.AST) -> list[ast.AST]:
 
 def _fold_call(name: str, args: Sequence[Traced]) -> Traced | None:
     """Return the value of a function that is known before a run."""
-    first = args[0] if args else UNKNOWN
-    if name == "chr" and first.known.isdecimal() and len(first.known) < 8:
-        return Traced(text=chr(min(int(first.known), 0x10FFFF)), labels=first.labels)
-    if name == "ord" and len(first.known) == 1:
-        return Traced(text=str(ord(first.known)), labels=first.labels)
-    if name.endswith("reduce") and len(args) > 1 and args[1].items is not None:
-        return _join("", args[1])
     if name in ("operator.add", "operator.concat") and len(args) == 2:
         return _add(args[0], args[1])
     if name in ("str", "bytes", "bytearray", "list", "tuple", "reversed", "sorted", "map"):
@@ -587,6 +627,25 @@ def _fold_text(method: str, owner: Traced, args: Sequence[Traced]) -> Traced | N
     if method == "format":
         return Traced(text=_format(text, args), labels=owner.labels | merge(args))
     return None
+
+
+_NUMBERS_ALONE = Lazy(r"[\d,;:.\s-]*|[0-9a-fA-F]*")
+
+
+def _label_numbers(items: Sequence[ast.expr]) -> frozenset[str]:
+    """Return the label of a long list of numbers, which say nothing to a reader."""
+    many = len(items) >= _MIN_OPAQUE and all(
+        isinstance(one, ast.Constant) and type(one.value) is int for one in items
+    )
+    return frozenset((OPAQUE,)) if many else frozenset()
+
+
+def _label_text(text: str) -> frozenset[str]:
+    """Return the label of a long literal that says nothing to a reader."""
+    if len(text) < 2 * _MIN_OPAQUE:
+        return frozenset()
+    said = " " in text[:1_000] or not (says_nothing(text) or _NUMBERS_ALONE.fullmatch(text))
+    return frozenset() if said else frozenset((OPAQUE,))
 
 
 def _number(node: ast.expr | None) -> int | None:
@@ -621,22 +680,10 @@ def _convert(name: str, args: Sequence[Traced]) -> Traced | None:
     if not args:
         return Traced(text="") if name in ("str", "bytes") else None
     if name == "map":
-        if len(args) > 1 and args[0].name == "chr" and args[1].items is not None:
-            texts = [one.known for one in args[1].items]
-            if all(text.isdecimal() and len(text) < 8 for text in texts):
-                items = tuple(Traced(text=chr(min(int(text), 0x10FFFF))) for text in texts)
-                return Traced(items=items, labels=args[1].labels | {"decoded"})
         if len(args) > 1 and args[0].name == "str" and args[1].items is not None:
             return args[1]
         return Traced(labels=merge(args))
     first = args[0]
-    if name in ("bytes", "bytearray") and first.items is not None:
-        texts = [one.known for one in first.items]
-        if all(text.isdecimal() and int(text) < 256 for text in texts if len(text) < 4):
-            made = "".join(chr(int(text)) for text in texts if text.isdecimal())
-            return Traced(text=made, labels=first.labels | {"decoded"})
-    if name == "reversed" and first.text is not None:
-        return Traced(text=first.text[::-1], labels=first.labels | {"decoded"})
     return first._replace(name="")
 
 
@@ -678,14 +725,6 @@ def _format(form: str, parts: Sequence[Traced]) -> str:
         return one.text if one.text is not None else HOLE
 
     return re.sub(r"\{(\d{0,2})[^{}]*\}", put, form)[:_MAX_TEXT]
-
-
-def _add_numbers(node: ast.BinOp, left: Traced, right: Traced) -> Traced | None:
-    """Return the sum of two numbers, where one is written as a number: `ord("e") + 0`."""
-    numbers = _number(node.left) is not None or _number(node.right) is not None
-    if numbers and left.known.isdecimal() and right.known.isdecimal():
-        return Traced(text=str(int(left.known[:9]) + int(right.known[:9])))
-    return None
 
 
 def _can_end(node: ast.While) -> bool:

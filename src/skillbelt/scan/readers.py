@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from skillbelt.check.danger import find_secrets
 from skillbelt.late import Late
 from skillbelt.scan.addresses import find_urls, is_known, is_reserved
-from skillbelt.scan.command_names import COMMAND_NAMES
+from skillbelt.scan.command_names import COMMAND_NAMES, LATER_COMMAND
 from skillbelt.scan.decoding import decode_text, find_spelled, has_run, is_sentence
 from skillbelt.scan.ledger import Ledger
 from skillbelt.scan.markdown import (
@@ -27,24 +27,35 @@ from skillbelt.scan.markdown import (
 from skillbelt.scan.patterns import search_code, search_plainly
 from skillbelt.scan.places import find_paths, place_class
 from skillbelt.scan.prose import Skim, fold, is_about_security, read_prose, read_skimmed
+from skillbelt.scan.prose_more_languages import judge_foreign_address
 from skillbelt.scan.self_reading import search_self_reading
-from skillbelt.scan.values import KINDS
+from skillbelt.scan.values import KINDS, FindingKind
 from skillbelt.text import Lazy, hidden
 from skillbelt.values import SKILL_FILE
 
 if TYPE_CHECKING:
     from skillbelt.scan import (
+        data_values,
         embedded,
         javascript,
+        machine_settings,
+        make_values,
+        opaque,
         package_names,
+        powershell,
         python_code,
         settings_files,
         shell,
         tool_descriptions,
     )
 else:  # cost: 10 ms, each only for files or blocks in its language
+    data_values = Late("skillbelt.scan.data_values")
     embedded = Late("skillbelt.scan.embedded")
+    machine_settings = Late("skillbelt.scan.machine_settings")
+    make_values = Late("skillbelt.scan.make_values")
     package_names = Late("skillbelt.scan.package_names")
+    opaque = Late("skillbelt.scan.opaque")
+    powershell = Late("skillbelt.scan.powershell")
     javascript = Late("skillbelt.scan.javascript")
     python_code = Late("skillbelt.scan.python_code")
     settings_files = Late("skillbelt.scan.settings_files")
@@ -66,6 +77,10 @@ _BY_ENDING = {
     ".cjs": "javascript", ".jsx": "javascript", ".ts": "typescript", ".mts": "typescript",
     ".tsx": "typescript", ".ps1": "powershell", ".psm1": "powershell", ".bat": "powershell",
     ".cmd": "powershell", ".rb": "other", ".pl": "other", ".php": "other", ".go": "other",
+    ".pm": "other", ".rake": "other", ".gemspec": "other", ".php5": "other", ".phtml": "other",
+    ".rmd": "markdown", ".qmd": "markdown", ".hta": "powershell", ".wsf": "powershell",
+    ".scpt": "other", ".jxa": "javascript", ".hs": "other", ".clj": "other", ".erl": "other",
+    ".kts": "other", ".cr": "other", ".el": "other", ".vim": "other", ".zig": "other",
     ".rs": "other", ".lua": "other", ".swift": "other", ".c": "other", ".java": "other",
     ".json": "data", ".yaml": "data", ".yml": "data", ".toml": "data", ".ini": "data",
     ".cfg": "data", ".csv": "data", ".xml": "data", ".html": "markdown", ".htm": "markdown",
@@ -77,6 +92,8 @@ _SHEBANG = Lazy(r"#!.*?\b(?:(python)|(node|deno|bun)|((?:ba|z|da|k)?sh))")
 _COMMAND = Lazy(rf"(?m)^[^\S\n]*{COMMAND_NAMES}")
 # A cheap test first: every paragraph with a command between backquotes matches it.
 _INLINE_COMMAND = Lazy(rf"`[^\S\n]*+(?:[\w+#-]++[^\S\n]++)??{COMMAND_NAMES}")
+# Another command behind the first one of a line, of which prose names fewer.
+_LATER_COMMAND = Lazy(LATER_COMMAND)
 _PROMPT = Lazy(r"(?m)^[^\S\n]*(?:\$|%|❯|>)[ \t]+(?=\S)")
 # Signs of a command in prose that does more than name a program.
 _ACTS = ("|", "$(", "-", "777", "+rwx", "+s ", "://")
@@ -99,10 +116,16 @@ _BAD_COMMENT = Lazy(
     r"(?im)\A\s*(?:#|//|--)\s*(?:❌|🚫|bad\b|wrong\b|avoid|don't|vulnerable|unsafe)"
 )
 _ADDRESSED = Lazy(
-    r"\b(?:ai|assistant|agent|claude|model|llm|gpt|copilot|you)\b.{0,80}\b(?:must|should|always"
+    r"\b(?:ai|assistant|agent|claude|model|llm|gpt|copilot|you)\b(?![-/]\w).{0,80}\b(?:must|should|always"
     r"|never|need to|shall|will|are required|have to|instead|also)\b"
     r"|\b(?:must|always|never|instruction|system)\b.{0,60}\b(?:ai|assistant|agent|claude|model"
-    r"|llm)\b"
+    r"|llm)\b(?![-/]\w)"
+)
+# What a comment speaks of that is more than a word for those who fill in a template.
+_ACTING = Lazy(
+    r"://|\b(?:run|execut|send|upload|post|forward|fetch|download|curl|install|delet|ignor|disregard"
+    r"|obey|follow|reveal|output|print|append|copy|trust|approv|disabl|bypass|skip|overrid|pretend"
+    r"|hide|secret|credential|token|password|key|user|permission|confirm|mention|tell)\w{0,5}\b"
 )
 _TAGS = Lazy("[\U000e0020-\U000e007f]{4,}")
 # The flags of England, Scotland and Wales are spelled with the same characters. Other letters
@@ -130,15 +153,35 @@ def kind_of_text(path: str, text: str) -> str:
     match = _SHEBANG.match(text)
     if match:
         return "python" if match[1] else "javascript" if match[2] else "shell"
+    if _OTHER_SHEBANG.match(text):
+        return "other"
     if name in ("makefile", "gnumakefile", "justfile"):
         return "makefile"
     if name.startswith(("dockerfile", "containerfile")):
         return "dockerfile"
-    if name in ("rprofile", ".rprofile"):
+    if name.removeprefix(".") in _OTHER_FILES:
         return "other"
     if name in _SHELL_FILES or name.startswith(("pre-", "post-")) or "hooks/" in path:
         return "shell"
     return "data"
+
+
+# Files of Ruby, Perl, R, Groovy, Vim and Lisp that tools run by their names.
+_OTHER_FILES = frozenset(
+    re.split(
+        r"\s+",
+        """rprofile latexmkrc rakefile gemfile vagrantfile podfile fastfile brewfile
+    guardfile
+    capfile dangerfile irbrc pryrc jenkinsfile perltidyrc perlcriticrc vimrc exrc gvimrc
+    emacs gdbinit
+    lldbinit appfile puppetfile berksfile snapfile thorfile""",
+    )
+)
+_OTHER_SHEBANG = Lazy(
+    r"#![^\n]{0,80}?\b(?:ruby|perl|php|lua|rscript|pwsh|powershell|osascript|tclsh|awk|gawk|groovy"
+    r"|elixir|julia|guile|swift|go)\b",
+    re.IGNORECASE,
+)
 
 
 # Files that no program runs automatically, and that a model reads only when asked to.
@@ -163,12 +206,14 @@ def read_text_file(path: str, text: str, ledger: Ledger, *, first_line: int = 1)
     """Note what one text file of a skill holds."""
     ledger.path, ledger.first_line = path, first_line
     kind = kind_of_text(path, text)
-    # No model reads questions for tests, and no user runs the steps inside a container.
-    with _Weakened(ledger, kind == "dockerfile" or bool(_QUESTIONS.search(path))):
+    # No model reads the data of tests, and no user runs the steps inside a container.
+    asked = _QUESTIONS.search(path) or (kind == "data" and _TEST_DATA.search(path))
+    with _Weakened(ledger, kind == "dockerfile" or bool(asked)):
         _read_text_file(kind, text, ledger)
 
 
 _QUESTIONS = Lazy(r"(?i)(?:^|/)(?:evals?|benchmarks?)/[^/]+\.jsonl?$")
+_TEST_DATA = Lazy(r"(?i)(?:^|/)tests?/(?!package\.json|settings)[\w.-]+\.jsonl?$")
 
 
 def _read_text_file(kind: str, text: str, ledger: Ledger) -> None:
@@ -186,14 +231,21 @@ def _read_text_file(kind: str, text: str, ledger: Ledger) -> None:
     elif kind in _REWRITTEN:
         language, rewrite = _REWRITTEN[kind]
         read_code(rewrite(text), language, 1, ledger)
+        if kind == "makefile":
+            make_values.read_make(text, ledger)
+        machine_settings.read_settings_in_code(text, 1, ledger)
         _read_commands(text, 1, ledger)
         ledger.names_url(text, 1)
         _read_comments(text, 1, ledger, None)
     else:
         read_code(text, kind, 1, ledger)
         _read_comments(text, 1, ledger, None)
+        if kind in _WITH_SETTINGS:
+            machine_settings.read_settings_in_code(text, 1, ledger)
 
 
+# Code in which people set where packages come from.
+_WITH_SETTINGS = frozenset(("other", "shell", "powershell"))
 _PAGE_SCRIPT = Lazy(r"(?i)<script\b[^>]{0,500}>")
 
 
@@ -274,6 +326,7 @@ def _read_document(text: str, ledger: Ledger) -> None:
     for paragraph in find_attributes(text):
         read_prose(paragraph.text, paragraph.line, ledger)
     _read_encoded(text, ledger)
+    opaque.read_opaque(parts, ledger)
     for paragraph in find_padded(text):
         if not re.match(r"[|+\-=]", paragraph.text):
             ledger.find("padded-text", paragraph.line, paragraph.text)
@@ -374,16 +427,11 @@ def _read_paragraph(paragraph: Paragraph, ledger: Ledger, look: _Look) -> None:
         read_prose(_LEET.sub(lambda match: match[0].translate(_LETTERS), text), line, ledger)
     if "://" in text:
         ledger.names_url(text, line, all_hosts=bool(_REACHES.search(text)))
+        judge_foreign_address(text, line, ledger)
     if look.has_paths:
         _note_paths(text, line, ledger)
-    lines: list[str] = []
-    for code, at in inline_code(text) if "`" in text and _INLINE_COMMAND.search(text) else ():
-        if any(sign in code for sign in _ACTS) and _COMMAND.match(code):
-            lines = lines or text.split("\n")
-            before = lines[at].partition(code)[0][-80:]
-            shown = _introduces_bad_example(paragraph.heading) or bool(_BAD_EXAMPLE.search(before))
-            with _Weakened(ledger, shown):
-                shell.read_shell(code, line + at, ledger)
+    if "`" in text and (_INLINE_COMMAND.search(text) or _goes_on(text)):
+        _read_inline_code(paragraph, ledger)
     if (
         look.has_commands
         and any(sign in text for sign in _OPERATORS)
@@ -391,11 +439,50 @@ def _read_paragraph(paragraph: Paragraph, ledger: Ledger, look: _Look) -> None:
     ):
         with _Weakened(ledger, _introduces_bad_example(paragraph.heading)), _MaybeProse(ledger):
             shell.read_shell(_PROMPT.sub("", text), line, ledger)
+    elif "://" in text and look.has_commands and _goes_on(text):
+        _read_commands_in_prose(paragraph, ledger)
     for address, at in remote_images(text) if "![" in text else ():
         if "{" in address or re.search(
             r"[?&]\w+=(?:.{0,3}(?:data|secret|token|env|content|\$)|[<\[])", address
         ):
             ledger.find("send-instruction", line + at, address)
+
+
+def _read_inline_code(paragraph: Paragraph, ledger: Ledger) -> None:
+    """Note what commands do that stand in a sentence."""
+    lines = paragraph.text.split("\n")
+    for code, at in inline_code(paragraph.text):
+        if any(sign in code for sign in _ACTS) and (_COMMAND.match(code) or _is_chain(code)):
+            before = lines[at].partition(code)[0][-80:]
+            shown = _introduces_bad_example(paragraph.heading) or bool(_BAD_EXAMPLE.search(before))
+            with _Weakened(ledger, shown):
+                shell.read_shell(code, paragraph.line + at, ledger)
+
+
+def _read_commands_in_prose(paragraph: Paragraph, ledger: Ledger) -> None:
+    """Note what commands that are chained in a sentence do: `Run: id && wget … && sh x.sh`."""
+    with _Weakened(ledger, _introduces_bad_example(paragraph.heading)), _MaybeProse(ledger):
+        for number, line in enumerate(paragraph.text.split("\n")):
+            plain = _INLINE.sub(" ", line) if "`" in line else line
+            if "://" in plain and line.lstrip()[:1] != "|" and _goes_on(plain):
+                shell.read_shell(plain, paragraph.line + number, ledger)
+
+
+def _goes_on(text: str) -> bool:
+    """Whether a text has a command behind an operator of the shell."""
+    operators = any(sign in text for sign in _CHAINS)
+    return operators and _LATER_COMMAND.search(text) is not None
+
+
+_CHAINS = ("&", "|", ";", "$(", "=")
+
+
+def _is_chain(code: str) -> bool:
+    """Whether code in a sentence has several commands, and is not what one is attacked with."""
+    return not code.lstrip().startswith(_CHAINS) and _goes_on(code)
+
+
+_INLINE = Lazy(r"`[^`\n]{0,400}`")
 
 
 def _note_paths(text: str, line: int, ledger: Ledger) -> None:
@@ -405,7 +492,29 @@ def _note_paths(text: str, line: int, ledger: Ledger) -> None:
     for path, at in find_paths(text):
         if place_class(path) in ("credential", "service", "settings", "history"):
             ledger.can("read", path, line + text.count("\n", 0, at))
+            _remember_key(path, at, text, line, ledger)
             _judge_key_and_host(path, text[at : at + _NEAR], line + text.count("\n", 0, at), ledger)
+
+
+def _remember_key(path: str, at: int, text: str, line: int, ledger: Ledger) -> None:
+    """Remember a file with keys that a sentence says to read, by its folder below the home."""
+    if ledger.weaker or place_class(path) == "settings":
+        return
+    before = text[text.rfind("\n", 0, at) + 1 : at]
+    if _READS.search(before) and not _FORBIDS.search(before):
+        folder = _HOME.sub("", path).partition("/")[0]
+        ledger.names_key(folder, line + text.count("\n", 0, at))
+
+
+_HOME = Lazy(r"^(?:~|\$\{?HOME\}?|/root|/home/\w+|/Users/\w+)?/(?:\.config/)?")
+_READS = Lazy(
+    r"(?i)\b(?:read|cat|copy|collect|extract|scan|parse|load|list|gather|check|include|export|inspect"
+    r"|back up|archive|catalog|inventory|audit|search)s?\b"
+)
+_FORBIDS = Lazy(
+    r"(?i)\b(?:never|not|don't|cannot|avoid|refuse|den(?:y|ies|ied)|block(?:s|ed)?|exclud|protect|without"
+    r"|forbid|prevent|detect|flag|attempts?|malicious|attack|instead of|ignore)"
+)
 
 
 def _judge_key_and_host(path: str, after: str, line: int, ledger: Ledger) -> None:
@@ -433,7 +542,8 @@ def _introduces_bad_example(text: str) -> bool:
 
 # Prose in which an address is more than a reference.
 _REACHES = Lazy(
-    r"(?i)\b(?:fetch|download|curl|wget|post|send|upload|call|request|query|api|endpoint|install|visit)"
+    r"(?i)\b(?:fetch|download|curl|wget|post|send|upload|call|request|query|api|endpoint|install"
+    r"|visit)"
 )
 
 
@@ -546,6 +656,21 @@ def _read_prose_in_code(block: ShownCode, ledger: Ledger, look: _Look) -> None:
         _read_paragraph(Paragraph("\n".join(lines), block.line + start, ""), ledger, look)
 
 
+def read_made_text(text: str, line: int, ledger: Ledger) -> None:
+    """Note what a text says and shows that code puts together and may print."""
+    look = _Look(text, ledger, line)
+    parts = read_markdown(text, line)
+    for paragraph in parts.paragraphs:
+        _read_paragraph(paragraph, ledger, look)
+    for block in parts.blocks:
+        _read_block(block, ledger, look)
+    if _COMMAND.search(text):
+        with _MaybeProse(ledger):
+            shell.read_shell(_PROMPT.sub("", text), line, ledger)
+        search_code(text, line, ledger, parsed=False)
+    _read_commands(text, line, ledger)
+
+
 def read_code(text: str, language: str, line: int, ledger: Ledger) -> None:
     """Note what code of a language does."""
     parsed = False
@@ -559,16 +684,18 @@ def read_code(text: str, language: str, line: int, ledger: Ledger) -> None:
             shell.read_shell(text, line, ledger)
     elif language in ("javascript", "typescript"):
         parsed = javascript.read_javascript(text, language, line, ledger)
-    search_code(text, line, ledger, parsed=parsed)
+    elif language == "powershell":
+        text = powershell.read_powershell(text, line, ledger)
+    search_code(text, line, ledger, parsed=parsed, shell=language == "shell")
     search_self_reading(text, line, ledger)
     if not parsed:
         _read_commands(text, line, ledger)
 
 
-def _read_commands(text: str, line: int, ledger: Ledger) -> None:
+def _read_commands(text: str, line: int, ledger: Ledger, *, is_data: bool = False) -> None:
     """Note what the commands in strings, and behind keys, do."""
     with _MaybeProse(ledger):
-        for command, at in embedded.find_command_strings(text):
+        for command, at in embedded.find_command_strings(text, is_data=is_data):
             shell.read_shell(command, line + at, ledger)
 
 
@@ -606,8 +733,10 @@ def read_hidden(paragraph: Paragraph, ledger: Ledger) -> None:
     strong = any(one.kind != KINDS[-1] for one in ledger.findings[before:])
     if strong:
         ledger.find("hidden-comment", paragraph.line, text)
-    elif _ADDRESSED.search(fold(text)):
-        ledger.find("hidden-comment", paragraph.line, text, "ask")
+    elif _ADDRESSED.search(folded := fold(text)):
+        fills_in = "template" in ledger.path.lower() and not _ACTING.search(folded)
+        kind: FindingKind = "note" if fills_in else "ask"
+        ledger.find("hidden-comment", paragraph.line, text, kind)
     if _COMMAND.search(text) and "://" in text:
         with _MaybeProse(ledger):
             shell.read_shell(text, paragraph.line, ledger)
@@ -619,9 +748,11 @@ def read_plain(text: str, ledger: Ledger) -> None:
     look = _Look(parts.shown, ledger)
     for paragraph in parts.paragraphs:
         _read_paragraph(paragraph, ledger, look)
+    opaque.read_opaque(parts, ledger)
     for paragraph in find_padded(text):
         ledger.find("padded-text", paragraph.line, paragraph.text)
     settings_files.read_settings(text, 1, ledger)
+    data_values.read_data_file(text, ledger)
 
 
 def _read_data(text: str, kind: str, ledger: Ledger) -> None:
@@ -634,6 +765,7 @@ def _read_data(text: str, kind: str, ledger: Ledger) -> None:
     elif kind == "notebook":
         _read_notebook(text, ledger)
     _read_values(text, 1, ledger, _Look(text, ledger))
+    data_values.read_data_file(text, ledger)
 
 
 _HOOK = Lazy(r'"((?:pre|post)?(?:install|prepare|publish))"\s*:\s*"((?:[^"\\]|\\.)*)"')
@@ -651,6 +783,7 @@ def _read_package(text: str, ledger: Ledger) -> None:
             if scripts is None:
                 shell.read_shell(match[2].replace('\\"', '"'), line, ledger)
             ledger.find("dynamic-code", line, match[0], "note")
+            machine_settings.note_automatic(match[2], "a script that an install runs", ledger)
     for match, line in number_lines(_DEPENDENCY.finditer(text), text, 1):
         if match[1] != "version":
             package_names.judge_package("npm", match[1], line, ledger)
@@ -677,7 +810,7 @@ def _read_values(text: str, line: int, ledger: Ledger, look: _Look) -> None:
     for number, one in enumerate(text.split("\n")):
         if len(one) > 40 and one not in dull and look.read_prose(one, line + number, ledger):
             dull.add(one)
-    _read_commands(text, line, ledger)
+    _read_commands(text, line, ledger, is_data=True)
     for command, at in embedded.find_tex_commands(text):
         shell.read_shell(command, line + at, ledger)
     for command, at in embedded.find_command_values(text):

@@ -78,6 +78,18 @@ _ROWS = (
         fix="put what it holds into the skill as a file of its own",
     ),
     _row(
+        "assembled-text", "obfuscation", "ask",
+        what="a sentence or a command that code puts together, so that no reader sees it",
+        why="The model that runs the code reads it and may follow it; honest code hides no words.",
+        fix=_PLAIN,
+    ),
+    _row(
+        "opaque-instructions", "obfuscation", "ask",
+        what="the text tells the model to decode what a reader cannot read",
+        why="Only the model learns what it says, and may follow it.",
+        fix=_PLAIN,
+    ),
+    _row(
         "reflective-call", "obfuscation", "ask",
         what="a function that runs programs or reaches the network is named by a computed text",
         why="It hides the name from readers, which honest code has no reason to do.",
@@ -237,6 +249,12 @@ _ROWS = (
         fix="work without them, or ask the user to do this step",
     ),
     _row(
+        "database-command", "privilege", "ask",
+        what="a database runs a program, or reads or writes files of its host",
+        why="It acts with the rights of the database, where no sandbox of the user holds it.",
+        fix="do that step outside of the database, where the user sees it",
+    ),
+    _row(
         "guard-off", "privilege", "ask",
         what="a protection is switched off",
         why="It no longer stops what it is there to stop.",
@@ -314,6 +332,12 @@ _ROWS = (
         what="the text adds an action to every task that no user asked for",
         why="The user asked for the task alone.",
         fix="leave it out, or let the user ask for it",
+    ),
+    _row(
+        "unquoted-value", "instructions", "ask",
+        what="the text has a value put into a command as it is, and forbids to quote or change it",
+        why="A value with signs of the shell in it runs as a command of its own.",
+        fix="quote the value, or pass it in a file or a variable",
     ),
     _row(
         "slanted-result", "instructions", "ask",

@@ -31,6 +31,7 @@ from skillbelt.scan.readers import (
     is_acted_on,
     read_code,
     read_head,
+    read_made_text,
     read_text_file,
 )
 from skillbelt.scan.values import KINDS, CapabilityStatement, ScannedSkill
@@ -38,15 +39,17 @@ from skillbelt.text import Lazy
 from skillbelt.values import SKILL_FILE
 
 if TYPE_CHECKING:
-    from skillbelt.scan import binary_files, shell
+    from skillbelt.scan import binary_files, shell, together
 else:
     binary_files = Late("skillbelt.scan.binary_files")  # cost: 1 ms, only for what is no text
     shell = Late("skillbelt.scan.shell")  # cost: 4 ms, only for shell commands
+    together = Late("skillbelt.scan.together")  # cost: 1 ms, only for files that act together
 
 MAX_FILES = 1_000
 MAX_BYTES = 32 * 2**20
 MAX_FILE_BYTES = 8 * 2**20
 _MAX_SIBLING = 16 * 2**10
+_MAX_AGAIN = 64 * 2**10
 _CATCH_ALL = Lazy(
     r"(?i)\b(?:use (?:this )?(?:skill )?for|handles?|whenever|on|before|invoke (?:this )?(?:for"
     r"|on)) (?:any|every|all)(?: and (?:all|every))? (?:\w+ )?(?:tasks?|requests?|questions?"
@@ -54,6 +57,7 @@ _CATCH_ALL = Lazy(
     r"|\balways (?:use|load|invoke|activate|run) this (?:skill )?(?:first|before)"
     r"|\bmust (?:always )?be (?:used|loaded|invoked) (?:first|before (?:any|every))"
 )
+_ENGLISH = Lazy(r"(?i)\b(?:the|and|with|your|for|from|use|when)\b")
 # A cheap test first: each match has one of these, in this spelling.
 _CATCHING = (" any ", " every ", " all ", "alway", " be ")
 
@@ -79,8 +83,10 @@ def _scan(skill: Skill, digest: str) -> tuple[ScannedSkill, bool]:
     """Return the result, and whether it is that of the whole content of the digest."""
     words = words_of(skill.name) | words_of(skill.description[:2_000])
     ledger = Ledger(words)
+    ledger.is_english = bool(_ENGLISH.search(skill.description[:2_000]))
     ledger.read_shell = lambda text, line, book: shell.read_shell(text, line, book)
     ledger.read_code = lambda text, language, line, book: read_code(text, language, line, book)
+    ledger.read_text = lambda text, line, book: read_made_text(text, line, book)
     reading = _Reading(skill, ledger)
     # The files of a skill that a server lists are fetched together, not one by one; and none of
     # them if the SKILL.md is not what the list says: such a skill is never used.
@@ -141,6 +147,10 @@ class _Reading:
             self.ledger.miss(f"{len(others) - MAX_FILES:,} files after the first {MAX_FILES:,}")
             if _is_acted_on(others[MAX_FILES]):
                 self._report_unread(others[MAX_FILES].path, f"it comes after {MAX_FILES:,} files")
+        self.ledger.judge_named_keys()
+        if self.ledger.data_values or self.ledger.automatic or self.ledger.packed:
+            scripts = [one.path for one in others if _is_acted_on(one)]
+            together.judge_together(self.ledger, scripts, self._read_again)
         judge_word(self.skill, self.ledger.used_hosts, self.ledger)
 
     def has_read(self, digest: str) -> bool:
@@ -251,6 +261,12 @@ class _Reading:
             if found in self._paths:
                 with suppress(SkillbeltError, OSError), self.skill.files.open(found) as file:
                     return _decode(file.read(_MAX_SIBLING) or b"")
+        return ""
+
+    def _read_again(self, path: str) -> str:
+        """Return the beginning of a file that was read before."""
+        with suppress(SkillbeltError, OSError), self.skill.files.open(path) as file:
+            return _decode(file.read(_MAX_AGAIN) or b"")
         return ""
 
     def _read_data(self, path: str, data: bytes, depth: int) -> None:

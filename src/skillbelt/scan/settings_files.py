@@ -14,6 +14,7 @@ from posixpath import splitext
 from skillbelt.records import NamedTuple
 from skillbelt.scan.addresses import classify, find_urls, is_reserved
 from skillbelt.scan.ledger import Ledger, Traced
+from skillbelt.scan.machine_settings import note_automatic, read_machine_settings
 from skillbelt.scan.markdown import number_lines
 from skillbelt.scan.places import find_paths, place_class
 from skillbelt.scan.values import KINDS, FindingKind
@@ -67,11 +68,16 @@ _RISKY_SETTINGS = (
     ),
 )
 # The sections of a file of git, and keys in them whose value is a command.
-_GIT_SECTION = Lazy(r"\n\[(?:core|alias|credential|filter|diff|pager|sequence)\b")
+_GIT_SECTION = Lazy(
+    r"\n\[(?:core|alias|credential|filter|diff|pager|sequence|merge|gpg|interactive|init)\b"
+)
 _GIT_COMMAND = Lazy(
     r"(?m)^[ \t]{0,20}(?:(fsmonitor|sshcommand|hookspath)|helper|pager|editor|\w{1,40})"
     r"[ \t]{0,9}=[ \t]{0,9}([^\n]{3,2000})$",
     re.IGNORECASE,
+)
+_RUN_BY_GIT = Lazy(
+    r"(?i)(?:clean|smudge|process|textconv|driver|helper|external|fsmonitor|program|command|cmd)\b"
 )
 _PLAIN_VALUE = Lazy(r"(?i)(?:true|false|yes|no|on|off|\.githooks|\.husky)\s*\Z")
 # A block of settings that hands variables of the user to a program.
@@ -98,6 +104,7 @@ def read_settings(text: str, line: int, ledger: Ledger) -> None:
             ledger.judge_collection(frozenset(names), at)
     _read_list_of_keys(text, line, ledger)
     _read_steps(text, line, ledger)
+    read_machine_settings(text, line, ledger)
 
 
 def _read_git_settings(text: str, line: int, ledger: Ledger) -> None:
@@ -107,6 +114,8 @@ def _read_git_settings(text: str, line: int, ledger: Ledger) -> None:
         always = match[1] is not None and not _PLAIN_VALUE.match(value)
         if always:
             ledger.find("persistence", at, match[0].strip())
+        if _RUN_BY_GIT.match(match[0].strip()):
+            note_automatic(value, "a program that git runs", ledger)
         if always or value.startswith("!"):
             ledger.runs_shell(Traced(text=value.removeprefix("!")), at, "git config")
 

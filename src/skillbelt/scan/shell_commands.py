@@ -11,9 +11,26 @@ from skillbelt.scan.command_names import COMMAND_NAMES
 from skillbelt.scan.decoding import decode_text
 from skillbelt.scan.embedded import find_command_strings
 from skillbelt.scan.ledger import HOLE, SERVICE_OF, UNKNOWN, Ledger, Traced, merge
+from skillbelt.scan.machine_settings import judge_instead, note_automatic
 from skillbelt.scan.package_names import judge_packages
-from skillbelt.scan.places import find_paths, place_class, prints_token, service_of
+from skillbelt.scan.places import (
+    find_paths,
+    is_env_file,
+    place_class,
+    prints_token,
+    service_of,
+)
+from skillbelt.scan.shell_values import (
+    cut_lines,
+    edit_lines,
+    format_values,
+    print_fields,
+    translate_signs,
+)
 from skillbelt.text import Lazy
+
+# The label of a text that a script puts together, and the name of one that ends no line.
+MADE, UNENDED = "made", "unended"
 
 
 class ShellCall(NamedTuple):
@@ -64,8 +81,31 @@ class ShellState:
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
-        self.variables: dict[str, Traced] = {}
+        self.variables: dict[str, Traced] = {
+            "BASH": Traced(text="bash"),
+            "SHELL": Traced(text="sh"),
+        }
+        self.aliases: dict[str, str] = {}
         self.files: dict[str, Traced] = {}
+        # Where the script is, as far as it changed to a folder that it made, and what it unpacked.
+        self.folder = ""
+        self.unpacked = UNKNOWN
+
+    def find(self, path: str) -> Traced | None:
+        """Return what was put at a path, or into the folder that holds it; None if nothing was."""
+        plain = _plain(path)
+        known = self.files.get(plain) or self.ledger.fetched.get(plain)
+        if known is not None or not plain or HOLE in plain or len(plain) > _MAX_PATH:
+            return known
+        inside = plain if plain[0] in "/~$" else f"{self.folder}{plain}"
+        parts = inside.split("/")[:_MAX_FOLDERS]
+        for end in range(len(parts), 0, -1):
+            known = self.files.get("/".join(parts[:end]))
+            if known is not None:
+                return known
+        if "/" in plain and self.unpacked.labels and plain[0] not in "/~$":
+            return None if self.ledger.read_sibling(plain) else self.unpacked
+        return None
 
     def assign(self, name: str, value: Traced, line: int) -> None:
         """Note a variable that is set."""
@@ -90,20 +130,19 @@ class ShellState:
                 text = f"{before.known}{content.known}"[:_MAX_WRITTEN]
                 content = Traced(text=text or None, labels=before.labels | content.labels)
             self.files[_plain(path)] = content
-            if "net" in content.labels:
-                self.ledger.keep_fetched(_plain(path), content)
 
     def content(self, path: Traced, line: int) -> Traced:
         """Return what a file holds: what this text put there, or what its place says."""
         if path.name == "<(":
             return path
-        known = self.files.get(_plain(path.known)) or self.ledger.fetched.get(_plain(path.known))
+        known = self.find(path.known)
         if known is not None:
             return known
         return Traced(labels=self.ledger.reads_file(path.known, line) | path.labels)
 
 
 _MAX_WRITTEN = 64 * 2**10
+_MAX_PATH, _MAX_FOLDERS = 1_000, 20
 # Variables whose value is a command that another program runs.
 _COMMAND_VARIABLES = frozenset(
     ("GIT_SSH_COMMAND", "GIT_EXTERNAL_DIFF", "GIT_PAGER", "GIT_EDITOR", "GIT_ASKPASS", "PAGER",
@@ -121,13 +160,14 @@ Handler = Callable[[ShellCall, ShellState], Traced]
 def run_call(call: ShellCall, state: ShellState) -> Traced:
     """Note what one command does; return what it prints."""
     ledger = state.ledger
-    ledger.spend()
+    ledger.spend(1 + len(call.stdin.known) // 500)
     call = _unwrap(call, state)
     name = call.name
     if not name:
         return UNKNOWN
-    path = _plain(call.words[0].known)
-    script = state.files.get(path) or state.ledger.fetched.get(path)
+    path = call.words[0].known
+    known = "/" in path or (path in state.files and name not in _HANDLERS)
+    script = state.find(path) if known else None  # else a program of the system
     if script is not None and (script.text or "net" in script.labels):
         ledger.runs_shell(script, call.line, call.whole)
     if (
@@ -141,9 +181,6 @@ def run_call(call: ShellCall, state: ShellState) -> Traced:
     if handler is not None:
         return handler(call, state)
     labels = merge(call.words[1:]) | call.stdin.labels
-    for program in call.operands if name in _AWKS else ():
-        for command, _ in find_command_strings(program.known):
-            ledger.runs_shell(Traced(text=command), call.line, name)
     if name in _FILTERS:
         for one in call.operands[1:] if name in _SKIPS_ONE else call.operands:
             labels |= _maybe_file(one, call, state)
@@ -185,9 +222,26 @@ def _unwrap(call: ShellCall, state: ShellState) -> ShellCall:
             rest.pop(0)
         if not rest:
             return call
-        words = (*rest, call.stdin) if name == "xargs" and call.stdin.labels else tuple(rest)
+        words = _fill_words(call, rest) if name == "xargs" else tuple(rest)
         call = call._replace(words=words)
     return call
+
+
+def _fill_words(call: ShellCall, rest: list[Traced]) -> tuple[Traced, ...]:
+    """Return the words of a command that xargs starts, with those that it reads."""
+    stdin = call.stdin
+    mark = call.option("-I", "-i")
+    if mark is not None and mark.known and stdin.text:
+        known = stdin.text.strip()[:_MAX_PATH]
+        return tuple(
+            Traced(text=one.known.replace(mark.known, known), labels=one.labels | stdin.labels)
+            if mark.known in one.known and len(one.known) < _MAX_PATH
+            else one
+            for one in rest
+        )
+    if stdin.text and not stdin.labels and len(stdin.text) < _MAX_PATH:
+        return (*rest, *(Traced(text=one) for one in stdin.text.split()))
+    return (*rest, stdin) if stdin.labels else tuple(rest)
 
 
 _STARTERS = frozenset(("command", "builtin", "exec", "nohup", "arch", "then", "do", "else", "!"))
@@ -239,6 +293,43 @@ def _look_at_words(call: ShellCall, state: ShellState) -> None:
         ledger.find("privilege", call.line, whole)
     if call.name not in ("curl", "wget"):
         ledger.names_url(whole, call.line)
+    if call.name in _PACKERS or _PUBLISHES.search(whole):
+        _note_publishing(call, ledger)
+
+
+_PACKERS = frozenset(("tar", "zip", "cp", "7z", "rsync", "install", "ditto"))
+_PUBLISHES = Lazy(
+    r"\bgit\b[^\n]{0,80}\bpush\b|\bgh-pages\b|\baws s3 (?:sync|cp)\b|\bgsutil\b[^\n]{0,40}\b(?:cp"
+    r"|rsync)\b"
+    r"|\b(?:netlify|vercel|firebase|surge|wrangler)\b[^\n]{0,40}\b(?:deploy|publish)\b|\brclone "
+    r"(?:sync|copy)\b"
+    r"|\brsync\b[^\n]{0,200}\S:|\bscp\b|\b(?:npm|cargo|twine|gem) (?:publish|upload|push)\b"
+    r"|\bhub release\b"
+    r"|\bgh release (?:create|upload)\b"
+)
+# The home folder as a whole.
+_ALL_OF_HOME = Lazy(r"(?:~|\$\{?HOME\}?|/root|/home/\w{1,40}|/Users/\w{1,40})/?\.?\*?\Z")
+
+
+def _note_publishing(call: ShellCall, ledger: Ledger) -> None:
+    """Note key files that are put together, and folders that go to the public."""
+    if call.name in _PACKERS:
+        for one in call.operands[: None if call.name in ("tar", "zip", "7z") else -1]:
+            path = one.known
+            key = place_class(path) in ("credential", "service", "settings") or is_env_file(path)
+            if key and len(ledger.packed) < _MAX_PACKED and not ledger.weaker:
+                ledger.packed.append((ledger.path, call.line + ledger.first_line - 1, path))
+    if _PUBLISHES.search(call.whole):
+        # What is pushed may be prose; a script says what it does.
+        ledger.publishes = ledger.publishes or not ledger.may_be_prose
+        for one in (
+            call.operands if call.name in ("aws", "rsync", "scp", "rclone", "gsutil") else ()
+        ):
+            if _ALL_OF_HOME.match(one.known) and any(":" in other.known for other in call.operands):
+                ledger.find("secret-to-network", call.line, call.whole, "ask")
+
+
+_MAX_PACKED = 100
 
 
 def _maybe_file(word: Traced, call: ShellCall, state: ShellState) -> frozenset[str]:
@@ -256,23 +347,31 @@ def _maybe_file(word: Traced, call: ShellCall, state: ShellState) -> frozenset[s
 def _echo(call: ShellCall, state: ShellState) -> Traced:
     words = [one for one in call.words[1:] if one.known not in ("-e", "-n", "-ne", "-en", "--")]
     text = " ".join(one.known for one in words)
+    unended = call.name == "printf" or call.has("-n", "-ne", "-en")
     if call.name == "printf" and words:
-        text = _format(words)
+        if len(words) > 2 and words[0].known == "-v":
+            form, *values = [one.known for one in words[2:]]
+            made = Traced(text=_read_escapes(format_values(form, values)), labels=merge(words))
+            state.assign(words[1].known, made, call.line)
+            return UNKNOWN
+        form, *values = (one.known for one in words)
+        text = format_values(form, values).replace("\\n", "\n")
     elif call.has("-e", "-ne", "-en"):
         text = text.replace("\\n", "\n")
-    if "\\x" in text or _OCTAL.search(text):
-        text = decode_text("escapes", text) or text
-    return Traced(text=text, labels=merge(words))
+    plain = _read_escapes(text)
+    labels = merge(words) | ({MADE} if plain != text else frozenset())
+    return Traced(text=plain, labels=labels, name=UNENDED if unended else "")
+
+
+def _read_escapes(text: str) -> str:
+    if "\\x" in text or "\\u" in text or _OCTAL.search(text):
+        text = _UNICODE.sub(lambda match: chr(int(match[1], 16)), text)
+        return decode_text("escapes", text) or text
+    return text
 
 
 _OCTAL = re.compile(r"\\[0-7]{3}")
-
-
-def _format(words: Sequence[Traced]) -> str:
-    form, *values = (one.known for one in words)
-    for value in values:
-        form = re.sub(r"%[-0-9.]*[sbdqi]", value.replace("\\", "\\\\"), form, count=1)
-    return form.replace("\\n", "\n")
+_UNICODE = Lazy(r"\\u([0-9a-fA-F]{4})")
 
 
 def _cat(call: ShellCall, state: ShellState) -> Traced:
@@ -311,12 +410,111 @@ def _has_switch(word: str, switches: tuple[str, ...]) -> bool:
 
 
 def _tr(call: ShellCall, state: ShellState) -> Traced:
-    sets = call.texts[:2]
-    if len(sets) == 2 and call.stdin.text and "N-ZA-M" in sets[1]:
-        return Traced(
-            text=decode_text("rot13", call.stdin.text), labels=call.stdin.labels | {"decoded"}
+    text, labels = call.stdin.text, call.stdin.labels
+    sets = [one.known for one in call.operands]
+    if not text or HOLE in text or not sets:
+        return Traced(labels=labels)
+    options = "".join(word[1:] for word in call.texts if word.startswith("-"))
+    made = translate_signs(text, sets, options)
+    # Who turns one letter into another hides the text.
+    hides = len(sets) > 1 and len(sets[1]) > 3 and "[:" not in "".join(sets)
+    hides = hides and {one.lower() for one in sets} != {"a-z"}
+    return Traced(text=made, labels=labels | ({"decoded"} if hides else {MADE}))
+
+
+def _cut(call: ShellCall, state: ShellState) -> Traced:
+    text, labels = call.stdin.text, call.stdin.labels
+    for one in call.operands:
+        labels |= _maybe_file(one, call, state)
+    signs, fields = call.option("-c", "-b", "--characters"), call.option("-f", "--fields")
+    if not text or HOLE in text or (signs is None and fields is None):
+        return Traced(labels=labels)
+    mark = call.option("-d", "--delimiter")
+    form = signs if signs is not None else fields
+    known = form.known if form is not None else ""
+    made = cut_lines(text, "c" if signs is not None else "f", known, mark.known if mark else "\t")
+    return Traced(text=made, labels=labels | {MADE})
+
+
+def _awk(call: ShellCall, state: ShellState) -> Traced:
+    text, labels = call.stdin.text, call.stdin.labels | merge(call.words[1:])
+    for program in call.operands:
+        for command, _ in find_command_strings(program.known):
+            state.ledger.runs_shell(Traced(text=command), call.line, call.name)
+    for one in call.operands[1:]:
+        labels |= _maybe_file(one, call, state)
+    made = None
+    mark = call.option("-F")
+    for program in call.operands:
+        if "print" in program.known and (text or "BEGIN" in program.known):
+            made = print_fields(
+                (text or "")[:_MAX_WRITTEN], program.known, mark.known if mark else ""
+            )
+    return Traced(text=made, labels=labels | ({MADE} if made else frozenset()))
+
+
+def _read(call: ShellCall, state: ShellState) -> Traced:
+    """Put what `read` gets into its variables."""
+    text = call.stdin.known.rstrip("\n")
+    names, at = [], 1
+    words = [one.known for one in call.words]
+    while at < len(words):
+        if words[at] in ("-p", "-d", "-n", "-N", "-t", "-u", "-i"):
+            at += 1
+        elif not words[at].startswith("-"):
+            names.append(words[at])
+        at += 1
+    mark = state.variables.pop("IFS", UNKNOWN).text
+    if not names or not (text or call.stdin.labels):
+        return UNKNOWN
+    parts = [one for one in (text.split(mark[:1]) if mark else text.split()) if one]
+    if any(re.fullmatch(r"-\w*a", one) for one in words) or call.name in ("mapfile", "readarray"):
+        parts = text.split("\n") if call.name != "read" else parts
+        items = tuple(Traced(text=one, labels=call.stdin.labels) for one in parts[:500])
+        state.variables[names[-1]] = Traced(
+            text=" ".join(parts), labels=call.stdin.labels, items=items
         )
-    return Traced(labels=call.stdin.labels)
+        return UNKNOWN
+    for number, name in enumerate(names):
+        last = number == len(names) - 1
+        known = (mark or " ").join(parts[number:]) if last else "".join(parts[number : number + 1])
+        known = text if len(names) == 1 else known
+        state.variables[name] = Traced(text=known or None, labels=call.stdin.labels)
+    return UNKNOWN
+
+
+def _trap(call: ShellCall, state: ShellState) -> Traced:
+    """Note what a script does when it gets a signal, or ends."""
+    for one in call.operands[:1]:
+        state.ledger.runs_shell(one, call.line, call.name)
+    return UNKNOWN
+
+
+def _alias(call: ShellCall, state: ShellState) -> Traced:
+    for one in call.words[1:]:
+        name, sign, command = one.known.partition("=")
+        if sign and re.fullmatch(r"[\w.-]{1,40}", name) and len(state.aliases) < 200:
+            state.aliases[name] = command.strip("\"'")
+    return UNKNOWN
+
+
+def _head(call: ShellCall, state: ShellState) -> Traced:
+    """Return the first or last signs of a text, for head and tail."""
+    labels, text = call.stdin.labels, call.stdin.text
+    for one in call.operands:
+        labels |= _maybe_file(one, call, state)
+    signs = call.option("-c")
+    count = signs.known.lstrip("+-") if signs is not None else ""
+    if not text or not count.isdecimal() or signs is None:
+        return Traced(text=text, labels=labels)
+    number, first = int(count[:6]), call.name == "head"
+    if signs.known.startswith("+"):
+        made = text[number - 1 :]
+    elif signs.known.startswith("-") and first:
+        made = text[:-number] if number else text
+    else:
+        made = text[:number] if first else text[-number:]
+    return Traced(text=made, labels=labels | {MADE})
 
 
 def _rev(call: ShellCall, state: ShellState) -> Traced:
@@ -326,7 +524,10 @@ def _rev(call: ShellCall, state: ShellState) -> Traced:
 
 
 def _openssl(call: ShellCall, state: ShellState) -> Traced:
-    if call.has("-d") and (call.has("base64", "-base64") or call.has("enc")):
+    if call.has("-d") and (call.has("base64", "-base64", "-a") or call.has("enc")):
+        where = call.option("-in")
+        if where is not None and not call.stdin.text:
+            call = call._replace(stdin=state.content(where, call.line))
         return _decoder("base64")(call, state)
     if call.has("enc") and call.has("-e", "-aes-256-cbc", "-aes256"):
         source = call.option("-in")
@@ -347,6 +548,9 @@ def _shell(call: ShellCall, state: ShellState) -> Traced:
         ledger.runs_shell(script, line, call.whole)
         return Traced(labels=script.labels)
     files = [one for one in call.operands if one.known]
+    options = call.words[1 : call.words.index(files[0])] if files else call.words[1:]
+    if any(one.known in ("-n", "-nu", "-un") for one in options):
+        return UNKNOWN  # only the syntax is checked
     if files:
         content = state.content(files[0], line)
         if content.text or "net" in content.labels or "decoded" in content.labels:
@@ -376,7 +580,8 @@ def _interpreter(call: ShellCall, state: ShellState) -> Traced:
         state.ledger.runs_code(code, call.line, call.name, language)
         return Traced(labels=code.labels)
     files = call.operands
-    if files and files[0].known != "-":
+    # Behind `-`, which stands for what is piped in, words are data for it.
+    if files and not any(one.known == "-" for one in call.words[1 : call.words.index(files[0])]):
         content = state.content(files[0], call.line)
         if "net" in content.labels:
             state.ledger.runs_code(content, call.line, call.whole, language)
@@ -421,7 +626,7 @@ def _source(call: ShellCall, state: ShellState) -> Traced:
             state.variables[match[1]] = Traced(text=match[2].strip("\"'").replace("$HOME", "~"))
     for one in call.operands[:1]:
         content = state.content(one, call.line)
-        if content.labels & {"net", "decoded"}:
+        if content.labels & {"net", "decoded"} or (one.name == "<(" and content.text):
             state.ledger.runs_shell(content, call.line, call.whole)
     return UNKNOWN
 
@@ -599,6 +804,12 @@ def _ssh(call: ShellCall, state: ShellState) -> Traced:
 
 
 def _environment(call: ShellCall, state: ShellState) -> Traced:
+    if call.name == "set" and call.has("--"):
+        given = call.words[[one.known for one in call.words].index("--") + 1 :]
+        text = " ".join(one.known for one in given)[:_MAX_WRITTEN]
+        state.variables["@"] = Traced(text=text, labels=merge(given), name="@", items=given)
+        state.variables.update({str(at): one for at, one in enumerate(given[:9], 1)})
+        return UNKNOWN
     names = [one.known for one in call.operands if re.fullmatch(r"[A-Za-z_]\w*", one.known)]
     if names:
         labels = [Traced(labels=state.ledger.reads_variable(one, call.line)) for one in names]
@@ -701,6 +912,24 @@ _COMMAND_KEY = Lazy(
 )
 
 
+# Settings whose value is a program that git runs on what is stored or sent.
+_RUN_KEY = Lazy(
+    r"(?i)\b(?:filter\.\S{1,40}\.(?:clean|smudge|process)|diff\.(?:\S{1,40}\.)?(?:textconv|command"
+    r"|external)"
+    r"|merge\.\S{1,40}\.driver|core\.(?:fsmonitor|sshCommand|gitProxy|hooksPath)|gpg\."
+    r"(?:\S{1,20}\.)?program"
+    r"|init\.templateDir|interactive\.diffFilter|(credential\.(?:\S{1,80}\.)?helper"
+    r"|core\.askPass))\b"
+)
+_USUAL_HELPER = Lazy(
+    r"(?i)(?:store|cache|osxkeychain|manager(?:-core)?|libsecret|wincred|gnome-keyring|oauth"
+    r"|gcloud(?:\.sh)?"
+    r"|!?(?:/\S{1,60}/)?gh auth git-credential|!?aws codecommit|!?glab|netrc|\Z"
+    r"|credential\.\S{0,80}helper)"
+)
+_INSTEAD_KEY = Lazy(r"(?i)\burl\.[\"']?(\S{4,200}?)[\"']?\.(?:push)?insteadOf\b")
+
+
 def _git(call: ShellCall, state: ShellState) -> Traced:
     if call.has("config") and (key := _COMMAND_KEY.search(call.whole)):
         # Hooks in the checkout are reviewed with it.
@@ -710,14 +939,61 @@ def _git(call: ShellCall, state: ShellState) -> Traced:
         state.ledger.find("persistence", call.line, call.whole, "note" if plain else None)
         command = call.words[-1].known.removeprefix("!")
         state.ledger.runs_shell(Traced(text=command), call.line, "git config")
+    if call.has("config") and (key := _RUN_KEY.search(call.whole)):
+        note_automatic(call.texts[-1], "a program that git runs", state.ledger)
+        if key[1] and not _USUAL_HELPER.match(call.texts[-1]):
+            state.ledger.find("persistence", call.line, call.whole, "ask")
+    if call.has("config") and (instead := _INSTEAD_KEY.search(call.whole)):
+        judge_instead(instead[1], call.texts[-1], call.line, state.ledger)
     if call.has("config", "remote") and call.has("-l", "--list", "--get-regexp", "-v"):
         return _about_machine(call, state)
     if call.has("clone"):
-        for one in call.operands:
+        for at, one in enumerate(call.operands):
             if "://" in one.known:
                 name = one.known.rstrip("/").removesuffix(".git").rpartition("/")[2]
-                state.files[name] = Traced(labels=state.ledger.fetches(one, call.line))
+                target = call.operands[at + 1].known if at + 1 < len(call.operands) else name
+                state.files[_plain(target).rstrip("/")] = Traced(
+                    labels=state.ledger.fetches(one, call.line)
+                )
     return UNKNOWN
+
+
+def _cd(call: ShellCall, state: ShellState) -> Traced:
+    where = _plain(call.operands[0].known).rstrip("/") if call.operands else ""
+    if where and state.find(where) is not None:
+        state.folder = f"{where}/" if where[0] in "/~$" else f"{state.folder}{where}/"
+    elif where != ".":
+        state.folder = ""
+    return UNKNOWN
+
+
+def _github(call: ShellCall, state: ShellState) -> Traced:
+    """gh: what it downloads from the repository of anyone, and what it prints of one."""
+    words = call.texts
+    if words[:2] == ["release", "download"] or words[:2] == ["repo", "clone"]:
+        repo = call.option("-R", "--repo") or (call.operands[2] if call.operands[2:] else UNKNOWN)
+        answer = _from_github(repo, call, state)
+        output = call.option("-O", "--output")
+        pattern = call.option("-p", "--pattern")
+        name = repo.known.rpartition("/")[2] if words[0] == "repo" else ""
+        if repo.known and (output is not None or name):
+            state.wrote(output.known if output is not None else name, answer, call.line)
+        elif repo.known and pattern is not None:
+            state.wrote(pattern.known.rstrip("*"), answer, call.line)
+        return UNKNOWN
+    if words[:1] == ["api"]:
+        repo = next((one for one in call.operands if "repos/" in one.known), UNKNOWN)
+        text = repo.known.partition("repos/")[2]
+        if text and "/contents/" in text:
+            return _from_github(Traced(text=text), call, state)
+    if words[:2] == ["gist", "view"]:
+        return _from_github(Traced(text="gist"), call, state)
+    return _service_token(call, state)
+
+
+def _from_github(repo: Traced, call: ShellCall, state: ShellState) -> Traced:
+    address = Traced(text=f"https://github.com/{repo.known}")
+    return Traced(labels=state.ledger.fetches(address, call.line))
 
 
 def _write_words(call: ShellCall, state: ShellState) -> Traced:
@@ -736,7 +1012,11 @@ def _write_words(call: ShellCall, state: ShellState) -> Traced:
 def _sed(call: ShellCall, state: ShellState) -> Traced:
     if any(word.startswith(("-i", "--in-place")) for word in call.texts) and call.operands:
         state.wrote(call.operands[-1].known, UNKNOWN, call.line)
-    return Traced(labels=call.stdin.labels)
+    text, labels = call.stdin.text, call.stdin.labels
+    if not text or HOLE in text:
+        return Traced(labels=labels)
+    scripts = [one.known for one in call.operands[:9]]
+    return Traced(text=edit_lines(text, scripts), labels=labels | {MADE})
 
 
 # --- rights and destruction ----------------------------------------------------------------------
@@ -845,8 +1125,19 @@ _HOME_MOUNT = Lazy(
 )
 
 
+# What anyone may write: issues, comments and discussions, but not their numbers or titles.
+_STRANGERS_WRITE = Lazy(
+    r"(?i)\b(?:issue|pr|mr|discussion|incident)\s{1,9}(?:view|list|show|note)\b[^\n]{0,200}?"
+    r"(?:body|comments?"
+    r"|reviews|notes)\b|\bapi\b[^\n]{0,200}?(?:/comments|/issues/|/reviews|/discussions|/notes"
+    r"|\.body\b|bodytext)"
+)
+
+
 def _service_token(call: ShellCall, state: ShellState) -> Traced:
     """Return what programs of services print when they are asked for the token of the user."""
+    if call.name in ("gh", "glab") and _STRANGERS_WRITE.search(call.whole):
+        return Traced(labels=frozenset(("net",)))
     asked = prints_token(f"{call.name} {' '.join(call.texts)}")
     labels = frozenset(("service", f"{SERVICE_OF}{service_of(call.name)}"))
     return Traced(labels=labels) if asked else UNKNOWN
@@ -858,9 +1149,13 @@ def _unpack(call: ShellCall, state: ShellState) -> Traced:
         locked = next((one for one in call.words[1:] if re.match(r"-p\S", one.known)), None)
     if locked is not None:
         state.ledger.find("locked-archive", call.line, call.whole, "ask")
+    lists = any(re.match(r"-?[a-z]*[tl]", word) for word in call.texts[:1])
+    if "net" in call.stdin.labels and not lists:
+        state.unpacked = call.stdin
     for one in call.operands:
         content = state.files.get(_plain(one.known))
-        if content is not None:
+        if content is not None and not lists:
+            state.unpacked = content
             folder = re.sub(r"\.(?:zip|tar\.gz|tgz|tar|7z|rar)$", "", one.known)
             state.files[folder] = content
     labels = call.stdin.labels
@@ -890,11 +1185,10 @@ _BUILTINS = frozenset(
      "local", "source", ".", "eval", "shift", "wait", "trap", "alias", "function", "else", "pwd")
 )  # fmt: skip
 _FILTERS = frozenset(
-    ("head", "tail", "less", "more", "sort", "uniq", "cut", "awk", "jq", "xxd", "od", "hexdump",
+    ("less", "more", "sort", "uniq", "jq", "xxd", "od", "hexdump",
      "strings", "tar", "zip", "gzip", "nl", "paste", "column", "yq", "gpg", "sqlite3", "plutil")
 )  # fmt: skip
-_AWKS = frozenset(("awk", "gawk", "mawk", "nawk"))
-_SKIPS_ONE = frozenset(("awk", "jq", "yq"))
+_SKIPS_ONE = frozenset(("jq", "yq"))
 
 
 def _table(rows: Sequence[tuple[str, Handler]]) -> dict[str, Handler]:
@@ -912,6 +1206,12 @@ _HANDLERS: dict[str, Handler] = _table(
         ("unxz bunzip2 unzstd zstdcat lzcat unlzma", _decoder("gzip")),
         ("gzip xz bzip2 zstd lzma pigz brotli", _decoder("gzip", "-d", "--decompress")),
         ("tr", _tr),
+        ("cut", _cut),
+        ("awk gawk mawk nawk", _awk),
+        ("head tail", _head),
+        ("read mapfile readarray", _read),
+        ("alias", _alias),
+        ("trap", _trap),
         ("rev", _rev),
         ("openssl", _openssl),
         (" ".join(SHELLS), _shell),
@@ -950,7 +1250,9 @@ _HANDLERS: dict[str, Handler] = _table(
         ("history", _history),
         ("setenforce ufw iptables csrutil spctl xattr set-mppreference netsh sc", _guard),
         ("docker podman nerdctl", _container),
-        ("gh glab gcloud az aws op pass bw vault doppler", _service_token),
+        ("cd pushd", _cd),
+        ("gh", _github),
+        ("glab gcloud az aws op pass bw vault doppler", _service_token),
         ("unzip 7z 7za unrar rar tar", _unpack),
         ("pip pipx uv uvx npm npx pnpm yarn bunx gem cargo go brew poetry conda", _packages),
         ("insmod modprobe", _insmod),

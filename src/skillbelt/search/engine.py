@@ -12,6 +12,7 @@ from skillbelt.search.exclusions import excluded_words
 from skillbelt.search.indexer import WHOLE, Groups, Kept, Progress, Upkeep
 from skillbelt.search.lexical import UNRELATED, compare, is_excluded
 from skillbelt.search.near_copies import fold
+from skillbelt.search.phrases import raise_phrases
 from skillbelt.search.protocol import Ranked, Ranker, Result
 from skillbelt.search.query import Query, query
 from skillbelt.search.related import relate
@@ -147,6 +148,7 @@ class Searcher:
 
     def _rank(self, asked: Query, view: _VisibleSkills, limit: int) -> list[Ranked]:
         ranked = relate(asked, refine(asked, self._compare(asked, view, limit)))
+        ranked = raise_phrases(asked, ranked)
         for ranker in self.rankers:
             ranked = _rerank(ranker, asked, ranked)
         return ranked

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
@@ -9,6 +10,7 @@ from math import log2
 
 from skillbelt.check.folder import UnusableFile, read
 from skillbelt.errors import ConfigError
+from skillbelt.format.skill import Skill
 from skillbelt.records import NamedTuple
 from skillbelt.text import one_line, shorten
 from skillbelt.untrusted_json import read_json
@@ -89,6 +91,28 @@ def _labelled(row: object, where: str, allow_none: bool) -> Labelled:
     if not isinstance(near, list) or not all(isinstance(name, str) for name in near):
         raise ConfigError(f"{where}: near must be a list of names")
     return Labelled(query, frozenset(relevant), kind, frozenset(near))
+
+
+def as_named(labelled: Sequence[Labelled], skills: Mapping[str, Skill]) -> list[Labelled]:
+    """Return the set with the names that the catalogue gives the skills.
+
+    A label may also be a skill's folder, or its name as the file spells it, if only one has it.
+    """
+    others: dict[str, set[str]] = {}
+    for skill in skills.values():
+        for other in (skill.title, os.path.basename(os.path.dirname(skill.location))):
+            others.setdefault(other, set()).add(skill.name)
+
+    def name_of(label: str) -> str:
+        found = others.get(label, ())
+        return label if label in skills or len(found) != 1 else next(iter(found))
+
+    return [
+        one._replace(
+            relevant=frozenset(map(name_of, one.relevant)), near=frozenset(map(name_of, one.near))
+        )
+        for one in labelled
+    ]
 
 
 def evaluate(
