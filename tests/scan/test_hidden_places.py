@@ -39,7 +39,7 @@ LOCKS = {
 ODD_HOSTS = (
     "packages.cdn-mirror.dev",
     "registry.npmjs.\u043erg",
-    "registry.npmjs.org.packages-cdn.dev",
+    f"{USUAL}.packages-cdn.dev",
     f"{USUAL}:x@packages-cdn.dev",
     f"{USUAL}:8443",
 )
