@@ -22,8 +22,11 @@ from skillbelt.text import Lazy
 if TYPE_CHECKING:
     import tarfile
     import zipfile
+
+    from skillbelt.scan import documents
 else:  # cost: 6 ms, only for archives
     tarfile, zipfile = Late("tarfile"), Late("zipfile")
+    documents = Late("skillbelt.scan.documents")  # cost: 1 ms, only for documents
 
 MAX_MEMBERS = 200
 MAX_MEMBER_BYTES = 512 * 2**10
@@ -39,7 +42,8 @@ _DOCUMENTS = frozenset(
      ".xlsx", ".pptx", ".svg", ".ico", ".mp3", ".mp4", ".html", ".yaml", ".ttf")
 )  # fmt: skip
 _COMPILED = (".pyc", ".pyo", ".class", ".dex", ".so", ".dll", ".dylib", ".exe", ".node")
-_OFFICE = (".docx", ".xlsx", ".pptx", ".odt", ".epub", ".dotx", ".potx", ".xltx")
+_OFFICE = (".docx", ".xlsx", ".pptx", ".odt", ".ods", ".odp", ".epub", ".docm", ".xlsm", ".pptm",
+           ".dotx", ".potx", ".xltx")  # fmt: skip
 _PRINTABLE = Lazy(rb"[\x20-\x7e\t\r\n]{24,4000}")
 _JPEG_COMMENT = Lazy(rb"\xff[\xfe\xe1](..)", re.DOTALL)
 _PDF_INFO = Lazy(
@@ -78,6 +82,8 @@ def read_binary(path: str, data: bytes, ledger: Ledger, read: ReadMember, depth:
     else:
         for text in _find_metadata(data):
             _judge_metadata(text, path, ledger)
+        if data.startswith(b"%PDF"):
+            _judge_texts(documents.read_pdf(data), path, ledger)
 
 
 _LIBRARIES = frozenset((".wasm", ".node", ".so", ".dylib"))
@@ -105,7 +111,8 @@ def _read_zip(path: str, data: bytes, ledger: Ledger, read: ReadMember, depth: i
             infos = archive.infolist()
             if any(info.flag_bits & 1 for info in infos):
                 ledger.find("locked-archive", 1, path)
-            _read_members(path, _list_zip_members(archive, infos, office), ledger, read, depth)
+            members = _list_zip_members(archive, infos, office)
+            _read_members(path, members, ledger, read, depth, office=office)
             if len(infos) > MAX_MEMBERS and not office:
                 ledger.find("nested-archive", 1, f"{path} has {len(infos):,} entries")
     except (zipfile.BadZipFile, OSError, ValueError, RuntimeError, NotImplementedError,
@@ -119,12 +126,63 @@ def _list_zip_members(
     for info in infos[:MAX_MEMBERS]:
         if info.is_dir() or info.flag_bits & 1:
             continue
-        if office and not re.search(
-            r"docProps/|vbaProject|comments|externalLink|macros/", info.filename
-        ):
+        if office and _DULL_MEMBER.search(info.filename):
             continue
         with archive.open(info) as file:
             yield Opened(info.filename, file.read(MAX_MEMBER_BYTES))
+
+
+# Members of office documents that say nothing and run nothing.
+_DULL_MEMBER = Lazy(
+    r"(?i)\A(?!docProps/)[^\n]{0,300}(?:\.(?:rels|jpe?g|png|gif|emf|wmf|svg|ttf|odttf|fntdata|css)"
+    r"|(?:theme|styles|settings|webSettings|fontTable|numbering|presProps|tableStyles|viewProps"
+    r"|\[Content_Types\]|mimetype)[^/\n]{0,40}|slide(?:Layouts|Masters)/[^\n]{1,99})\Z"
+)
+
+
+def _read_office_member(
+    path: str, member: Opened, ledger: Ledger, read: ReadMember, depth: int
+) -> None:
+    """Read what a member says as prose; as a file if it is none of a document's own parts."""
+    name = f"{path}!{member.name}"
+    if documents.says(member.name):
+        ledger.path, ledger.first_line = name, 1
+        _judge_texts(documents.read_office(member.data), name, ledger)
+    elif b"\0" in member.data[:4096] or member.name.lower().endswith((".xml", ".vml")):
+        read(name, member.data, depth + 1)
+        if _HOLDS_PROGRAM.search(member.data):
+            ledger.find("compiled-code", 1, f"{name} holds a program")
+    else:
+        read(name, member.data, depth + 1)
+        # No document needs a plain text inside, while a script can take one out and run it.
+        ledger.path, ledger.first_line = name, 1
+        before, ledger.may_be_prose = ledger.may_be_prose, True
+        try:
+            ledger.read_shell(member.data.decode("utf-8", "replace"), 1, ledger)
+        finally:
+            ledger.may_be_prose = before
+
+
+# A Windows program inside of an object, or the name of a script that opens with a click.
+_HOLDS_PROGRAM = Lazy(
+    rb"MZ[\x00-\xff]{58}[\x00-\xff]{0,1000}?PE\x00\x00|This program cannot be run in DOS mode"
+    rb"|[\w -]{1,60}\.(?:exe|scr|bat|cmd|vbs|vbe|js|jse|hta|ps1|lnk|wsf)\x00"
+)
+
+
+def _judge_texts(texts: Iterator[documents.DocumentText], path: str, ledger: Ledger) -> None:
+    """Note orders in the text of a document, and whether a reader of it sees them."""
+    for one in texts:
+        ledger.spend(1 + len(one.text) // 500)
+        if one.how == "hidden":
+            _judge_metadata(one.text, path, ledger)
+        else:
+            before = len(ledger.findings)
+            read_prose(one.text, 1, ledger)
+            # Papers speak of attacks and quote them, in ways that prose alone does not.
+            for at, found in enumerate(ledger.findings[before:], before):
+                if found.kind == "block":
+                    ledger.findings[at] = found._replace(kind="ask")
 
 
 def _read_tar(path: str, data: bytes, ledger: Ledger, read: ReadMember, depth: int) -> None:
@@ -153,7 +211,13 @@ def _list_tar_members(archive: tarfile.TarFile) -> Iterator[Opened]:
 
 
 def _read_members(
-    path: str, members: Iterator[Opened], ledger: Ledger, read: ReadMember, depth: int
+    path: str,
+    members: Iterator[Opened],
+    ledger: Ledger,
+    read: ReadMember,
+    depth: int,
+    *,
+    office: bool = False,
 ) -> None:
     left = MAX_ARCHIVE_BYTES
     for member in members:
@@ -165,7 +229,10 @@ def _read_members(
         if member.name.endswith("vbaProject.bin"):
             ledger.path, ledger.first_line = path, 1
             ledger.find("compiled-code", 1, f"{path} holds macros")
-        read(f"{path}!{member.name}", member.data, depth + 1)
+        if office:
+            _read_office_member(path, member, ledger, read, depth)
+        else:
+            read(f"{path}!{member.name}", member.data, depth + 1)
 
 
 def _find_metadata(data: bytes) -> Iterator[str]:
@@ -209,5 +276,15 @@ def _find_strings(data: bytes) -> Iterator[str]:
 def _judge_metadata(text: str, path: str, ledger: Ledger) -> None:
     before = len(ledger.findings)
     read_prose(text, 1, ledger)
-    if any(one.kind != "note" for one in ledger.findings[before:]):
+    found = any(one.kind != "note" for one in ledger.findings[before:])
+    if found or _ADDRESSES_MODEL.search(text):
         ledger.find("hidden-metadata", 1, text)
+
+
+# Hidden text that speaks to the program that reads it.
+_ADDRESSES_MODEL = Lazy(
+    r"(?im)^\W{0,9}(?:(?:dear|hey|hi|note to(?: the)?|to the) )?(?:ai )?(?:assistants?|agents?"
+    r"|ai|claude|models?|llms?|gpt|copilot)\b(?:\s?[:,]\s{0,9}(?:after|before|when|while|if|please|always|never"
+    r"|do|you|ignore|upload|send|read|run|add|include|tell|say|also|as)\b"
+    r"| (?:must|reading|that reads?)\b)"
+)

@@ -24,6 +24,7 @@ from skillbelt.scan.places import find_paths, is_env_file, place_class
 from skillbelt.scan.prose_elsewhere import ELSEWHERE_PATTERNS
 from skillbelt.scan.prose_languages import OTHER_LANGUAGES
 from skillbelt.scan.prose_more_languages import MORE_LANGUAGES
+from skillbelt.scan.prose_policies import POLICY_PATTERNS
 from skillbelt.scan.prose_rules import PATTERNS, STEM, ProsePattern, lengthen
 from skillbelt.scan.prose_statements import STATEMENTS
 from skillbelt.scan.prose_tasks import TASK_PATTERNS
@@ -547,6 +548,7 @@ _ALL = (
     *TASK_PATTERNS,
     *STATEMENTS,
     *ELSEWHERE_PATTERNS,
+    *POLICY_PATTERNS,
     *OTHER_LANGUAGES,
     *MORE_LANGUAGES,
 )

@@ -85,7 +85,7 @@ ELSEWHERE_PATTERNS: tuple[ProsePattern, ...] = (
         "perf comp abid stic work enfo heed obse put do doin trea prec prio as run take has",
         rf"""
         \b{_GET}\b[^\n]{{0,80}}?\bhttps?://\S++[^\n]{{0,60}}?\b(?:and|then|to|,|;)
-        [^\n]{{0,30}}?\b{_APPLY}""",
+        (?:(?!\b(?:not|never|nor|cannot|don't)\b)[^\n]){{0,30}}?\b{_APPLY}""",
     ),
     pattern(
         "follow-remote-text",

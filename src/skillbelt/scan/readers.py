@@ -28,6 +28,7 @@ from skillbelt.scan.patterns import search_code, search_plainly
 from skillbelt.scan.places import find_paths, place_class
 from skillbelt.scan.prose import Skim, fold, is_about_security, read_prose, read_skimmed
 from skillbelt.scan.prose_more_languages import judge_foreign_address
+from skillbelt.scan.self_reading import search_self_reading
 from skillbelt.scan.values import KINDS, FindingKind
 from skillbelt.text import Lazy, hidden
 from skillbelt.values import SKILL_FILE
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
         python_code,
         settings_files,
         shell,
+        tool_descriptions,
     )
 else:  # cost: 10 ms, each only for files or blocks in its language
     data_values = Late("skillbelt.scan.data_values")
@@ -58,6 +60,7 @@ else:  # cost: 10 ms, each only for files or blocks in its language
     python_code = Late("skillbelt.scan.python_code")
     settings_files = Late("skillbelt.scan.settings_files")
     shell = Late("skillbelt.scan.shell")
+    tool_descriptions = Late("skillbelt.scan.tool_descriptions")
 
 MAX_TEXT = 512 * 2**10
 
@@ -687,6 +690,7 @@ def read_code(text: str, language: str, line: int, ledger: Ledger) -> None:
     elif language == "powershell":
         text = powershell.read_powershell(text, line, ledger)
     search_code(text, line, ledger, parsed=parsed, shell=language == "shell")
+    search_self_reading(text, line, ledger)
     if not parsed:
         _read_commands(text, line, ledger)
 
@@ -820,6 +824,8 @@ def _read_values(text: str, line: int, ledger: Ledger, look: _Look) -> None:
         shell.read_shell(command, line + at, ledger)
     for code in embedded.find_code_words(text):
         read_code(code.text, code.language, line + code.line, ledger)
+    if '"description"' in text:
+        tool_descriptions.judge_descriptions(text, line, ledger)
     if _OPENS_FOLDER in text:
         at = line + text.count("\n", 0, text.index(_OPENS_FOLDER))
         ledger.can("persistence", _OPENS_FOLDER, at)

@@ -54,9 +54,9 @@ _ROWS = (
     ),
     _row(
         "hidden-metadata", "hidden text", "ask",
-        what="instructions in the metadata of an image or a document",
+        what="instructions in the metadata, or in unseen text, of an image or a document",
         why="A model that is given the file reads them, and a person does not.",
-        fix="remove the metadata",
+        fix="remove them",
     ),
     # Code from elsewhere
     _row(

@@ -21,6 +21,7 @@ from skillbelt.scan.addresses import words_of
 from skillbelt.scan.cache import find_result, keep
 from skillbelt.scan.declared import declared_capabilities, judge_word
 from skillbelt.scan.ledger import Ledger, ScanExhausted
+from skillbelt.scan.lock_files import is_lock_file, judge_lock_file
 from skillbelt.scan.parsers import WITHOUT, has_parsers
 from skillbelt.scan.prose import read_prose
 from skillbelt.scan.readers import (
@@ -279,6 +280,8 @@ class _Reading:
                 return
         text = _decode(data[:MAX_TEXT])
         read_text_file(path, text, self.ledger)
+        if is_lock_file(path):
+            judge_lock_file(path, data, self.ledger)
         if len(data) > MAX_TEXT:
             self.ledger.miss(f"{path}: only the first {MAX_TEXT:,} bytes were read")
             if is_acted_on(path, text):

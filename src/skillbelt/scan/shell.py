@@ -15,6 +15,7 @@ from skillbelt.scan.ledger import HOLE, UNKNOWN, Ledger, Traced, merge
 from skillbelt.scan.made_texts import judge_made_text
 from skillbelt.scan.markdown import number_lines
 from skillbelt.scan.parsers import parse_or_none
+from skillbelt.scan.self_reading import search_pipelines
 from skillbelt.scan.shell_commands import MADE, UNENDED, ShellCall, ShellState, run_call
 from skillbelt.scan.shell_values import (
     MAX_MADE,
@@ -106,6 +107,7 @@ def _look_at_text(text: str, line: int, ledger: Ledger) -> None:
     if "${{" in text and _SENDER.search(text):
         for match, at in number_lines(_ALL_SECRETS.finditer(text), text, line):
             ledger.find("environment-to-network", at, match[0])
+    search_pipelines(text, line, ledger)
     for match, at in number_lines(_SOCKET.finditer(text), text, line):
         ledger.can("host", match[1], at)
         tries = _only_tries(text, match)

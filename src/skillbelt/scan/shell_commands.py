@@ -1205,6 +1205,8 @@ _HANDLERS: dict[str, Handler] = _table(
         ("base32", _decoder("base32", "-d", "--decode")),
         ("xxd", _decoder("hex", "-r")),
         ("gunzip zcat bzcat xzcat uudecode", _decoder("gzip")),
+        ("unxz bunzip2 unzstd zstdcat lzcat unlzma", _decoder("gzip")),
+        ("gzip xz bzip2 zstd lzma pigz brotli", _decoder("gzip", "-d", "--decompress")),
         ("tr", _tr),
         ("cut", _cut),
         ("awk gawk mawk nawk", _awk),
