@@ -921,7 +921,8 @@ def to_text(value: Any) -> str | None:
     if isinstance(value, float):
         return str(int(value)) if value.is_integer() and abs(value) < 2**53 else repr(value)
     if isinstance(value, _Bytes):
-        return _decode_bytes(value, "utf8")
+        made = _try(_decode_bytes, value, "utf8")
+        return made if isinstance(made, str) else None
     if isinstance(value, list):
         return _list_to_text(value)
     if value is UNDEFINED:
