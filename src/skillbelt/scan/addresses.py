@@ -204,8 +204,8 @@ conda conda-forge containerd containers databricks datadog dbt-labs denoland dev
 digitalocean direnv docker dotnet elastic emscripten-core expo facebook fastlane ffmpeg flutter
 fluxcd getsentry getsops gitleaks go-task golang golangci google google-gemini googleapis
 googlecloudplatform goreleaser gradle grafana hadolint hashicorp helm homebrew huggingface ibm
-istio j178 jdx jqlang junegunn k3s-io kubernetes kubernetes-sigs langchain-ai linuxbrew llvm
-localstack mamba-org microsoft mikefarah minio mitmproxy moby modelcontextprotocol mozilla
+istio j178 jdx jqlang junegunn k3s-io koalaman kubernetes kubernetes-sigs langchain-ai linuxbrew
+llvm localstack mamba-org microsoft mikefarah minio mitmproxy moby modelcontextprotocol mozilla
 nektos neovim netlify nextflow-io nixos nodejs nodesource nvidia nvm-sh ohmyzsh ollama
 open-policy-agent openai opencontainers oven-sh pantsbuild pnpm pre-commit prometheus
 protocolbuffers pulumi puppeteer pyenv pypa python python-poetry pytorch quarto-dev rancher

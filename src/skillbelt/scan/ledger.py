@@ -342,7 +342,8 @@ class Ledger:
         elif kind == "system" and not plain.startswith(_OPEN_DEVICES):
             self.find("privilege", line, f"writes {plain}", "note")
         if "net" in content.labels and place_class(plain) in ("persistence", "agent"):
-            self.find("fetch-and-run", line, plain)
+            # A clone that is copied there is how many people install skills.
+            self.find("fetch-and-run", line, plain, "ask" if "/skills" in plain else None)
 
     def names_url(
         self, text: str, line: int, *, used: bool = False, all_hosts: bool = True

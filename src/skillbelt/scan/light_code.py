@@ -291,8 +291,9 @@ def judge_any_code(text: str, line: int, ledger: Ledger, *, followed: bool = Fal
     """Note what needs no data flow in code of any language, parsed or not."""
     # A shell's commands are followed.
     fenced = not followed and any(mark in text for mark in _BLOCK_MARKS)
+    fenced = fenced and _STRANGERS.search(text) is not None and _RUNS_TEXT.search(text) is not None
     block = _TAKES_BLOCK.search(text) if fenced else None
-    if block is not None and _names_strangers(text, block.start()) and _RUNS_TEXT.search(text):
+    if block is not None and _names_strangers(text, block.start()):
         at = line + text.count("\n", 0, block.start())
         ledger.find("fetch-and-run", at, "a block of code out of what others wrote", "ask")
     if any(mark in text for mark in ("\\.(", ".{")) and any(mark in text for mark in _HOME_MARKS):

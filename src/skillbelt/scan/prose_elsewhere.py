@@ -122,7 +122,8 @@ ELSEWHERE_PATTERNS: tuple[ProsePattern, ...] = (
         \b(?:runs?|executes?|carr(?:y|ies) out|evaluates?|performs?|replays?|running|executing
         |carrying out)\b (?:[\w'-]+ ){{0,4}}?{_CODE}\b (?:[\w'-]+ ){{0,5}}?(?:from|in|of|inside
         |within
-        |found in|posted (?:in|to)|given in|taken from|out of|contained in)\b (?:[\w'-]+ ){{0,5}}?
+        |found in|posted (?:in|to)|given in|taken from|out of|contained in)\b
+        [ ](?:(?!this |your )[\w'-]+ ){{0,5}}?
         {_STRANGER}\b""",
     ),
     pattern(

@@ -760,6 +760,8 @@ def read_plain(text: str, ledger: Ledger) -> None:
 
 def _read_data(text: str, kind: str, ledger: Ledger) -> None:
     ledger.names_url(text, 1, used=True)
+    if ledger.path.lower().endswith(".pdf"):  # its text is read by `documents`
+        return
     if kind == "requirements":
         for match, line in number_lines(_REQUIREMENT.finditer(text), text, 1):
             package_names.judge_package("pip", match[1], line, ledger)

@@ -108,7 +108,9 @@ def _has_swap(statement: str) -> bool:
 
 # --- other languages -----------------------------------------------------------------------------
 
-_OWN_TEXT = ("__file__", "__filename", "__FILE__", "DATA", "MyInvocation", "PSCommandPath", "~f0")
+_OWN_TEXT = (
+    "__file__", "__filename", "__FILE__", "DATA.", "<DATA>", "MyInvocation", "PSCommandPath", "%~f0"
+)  # fmt: skip
 _READS_ITSELF = Lazy(
     r"\bopen\(\s{0,9}(?:os\.path\.(?:abspath|realpath)\(\s{0,9})?__file__\s{0,9}[,)]"
     r"|\bPath\(\s{0,9}__file__\s{0,9}\)(?:\.\w{1,20}\(\)){0,2}\.(?:read_(?:text|bytes)|open)\("
@@ -133,7 +135,7 @@ def search_self_reading(text: str, line: int, ledger: Ledger) -> None:
     """Note a script that reads its own file and runs a text; shell has a search of its own."""
     if not any(word in text for word in _OWN_TEXT):
         return
-    read = _READS_ITSELF.search(text)
-    if read is not None and (run := _RUNS_TEXT.search(text)) is not None:
+    run = _RUNS_TEXT.search(text)
+    if run is not None and (read := _READS_ITSELF.search(text)) is not None:
         at = line + text.count("\n", 0, run.start())
         ledger.find("decode-and-run", at, f"{read[0]}, {run[0].strip()}", "ask")
