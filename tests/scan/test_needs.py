@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from skillbelt.scan import patterns, prose
+from skillbelt.scan import machine_settings, patterns, prose
 from skillbelt.scan.prose_rules import ProsePattern
 from tests.scan.worst_texts import matching_texts
 
@@ -22,6 +22,18 @@ def test_a_pattern_of_code_has_the_words_of_all_that_it_matches(
         assert any(word in match[0].lower() for word in one.needs), text
         assert any(word in folded for word in one.also), text
         assert not one.most or len(match[0]) <= one.most, text
+
+
+# A mount and a hook are found below those words, which the pattern need not have.
+_SETTINGS = [one for one in machine_settings._FORMS if {"mount", '"hooks"'}.isdisjoint(one.needs)]
+
+
+@pytest.mark.parametrize("one", _SETTINGS, ids=lambda one: one.rule)
+def test_a_pattern_of_settings_has_the_words_of_all_that_it_matches(
+    one: machine_settings._Form,
+) -> None:
+    for text in matching_texts(one.form, _TEXTS):
+        assert any(word in text.lower() for word in one.needs), text
 
 
 @pytest.mark.parametrize(

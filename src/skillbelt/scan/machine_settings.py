@@ -130,27 +130,27 @@ _FORMS = (
           r"[ \t]{1,9}\S"),
     _form("database-command", "ask", "dbms_scheduler", r"(?i)dbms_scheduler\b"
     r"[\s\S]{0,400}?'executable'"),
-    _form("database-command", "ask", "pg_read lo_import load_file pg_ls_dir readfile( read_text( "
+    _form("database-command", "ask", "pg_read lo_import load_file pg_ls_dir readfile read_text "
                                      "load_extension",
           r"(?i)\b(?:pg_read_(?:binary_)?file|lo_import|load_file|pg_ls_dir|readfile|read_text"
           r"|load_extension)"
           r"\s{0,3}\(\s{0,9}(?:e)?'[^'\n]{0,80}(?:/etc/|/home/|/root/|~|\.ssh|\.aws|passw|https?:"
           r"|/tmp/|\.env\b)"),
-    _form("database-command", "ask", "install attach copy",
+    _form("database-command", "ask", "install attach copy insert",
           r"(?i)\b(?:force\s{1,9})?install\s{1,9}\w{1,40}\s{1,9}from\s{1,9}'https?://"
           r"|\bcopy\b[^;]{0,200}\bto\s{1,9}'https?://|\binsert\s{1,9}into\s{1,9}"
           r"(?:table\s{1,9})?function\s{1,9}"
           r"(?:url|remote|s3)\s{0,3}\("),
     # Templates that reach what runs programs
     _form("dynamic-code", "ask", "__globals__ __subclasses__ __builtins__ __import__ __init__ "
-                                 "__mro__",
+                                 "__mro__ __class__ __base__",
           r"\{[{%][^\n]{0,200}\b__(?:globals|subclasses|builtins|import|init|mro|class|base)__"),
     _form("dynamic-code", "ask", "<%", r"<%[=!-]?\s{0,40}[^%\n]{0,200}?(?:`[^`\n]{2,200}`"
                                        r"|\bsystem\s{0,3}\(|%x[\[{(]"
           r"|IO\.popen|Net::HTTP|\bKernel\b|child_process|\brequire\(\s{0,3}['\"](?:child_process"
           r"|fs|http)"
           r"|\bimport (?:os|subprocess|urllib|socket)\b|Runtime\.getRuntime|\beval\s{0,3}\()"),
-    _form("dynamic-code", "ask", "freemarker.template.utility registerundefinedfiltercallback "
+    _form("dynamic-code", "ask", "freemarker.template.utility registerundefined "
           ".constructor( getclass().forname",
           r"freemarker\.template\.utility\.(?:Execute|ObjectConstructor)"
           r"|registerUndefined\w{1,20}Callback"
